@@ -100,11 +100,11 @@ type Moved struct {
 	Attempt *Attempt // nil = no attempt was made (expired, canceled, parked, released)
 	// Prior is the attempt that was lost with a dead node, if the row was leased
 	// then: it goes on the timeline before Attempt.
-	Prior *Attempt
-	Next    Next
-	Reason  Reason
-	Due     time.Time // with NextRetry
-	Note    string
+	Prior  *Attempt
+	Next   Next
+	Reason Reason
+	Due    time.Time // with NextRetry
+	Note   string
 	// Block marks the row's key as blocked, with this row (its First) as head,
 	// until Unblock: later rows of the key are parked, not sent.
 	Block   bool
