@@ -77,4 +77,3 @@ type Health interface {
 	// Version is the build's version.
 	Version() string
 }
-
