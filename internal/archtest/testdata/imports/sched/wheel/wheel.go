@@ -1,0 +1,3 @@
+package wheel
+
+import _ "github.com/dispatcher-engine/dispatcher/ingress"

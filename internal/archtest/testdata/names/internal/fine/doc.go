@@ -1,0 +1,2 @@
+// Package fine is fine.
+package fine

@@ -1,0 +1,2 @@
+// Package helpers is named unlike its directory.
+package helpers

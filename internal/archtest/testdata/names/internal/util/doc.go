@@ -1,0 +1,2 @@
+// Package util holds this and that.
+package util

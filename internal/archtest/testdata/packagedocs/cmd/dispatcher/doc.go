@@ -1,0 +1,2 @@
+// Dispatcher is not how a command's comment begins here.
+package main

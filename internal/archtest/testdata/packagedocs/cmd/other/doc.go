@@ -1,0 +1,2 @@
+// Command other does something.
+package main

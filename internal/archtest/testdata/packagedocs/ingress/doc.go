@@ -1,0 +1,2 @@
+// Package ingress is described here.
+package ingress

@@ -1,0 +1,1 @@
+package onlytests_test

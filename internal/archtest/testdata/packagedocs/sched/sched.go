@@ -1,0 +1,2 @@
+// Package sched is described in the wrong file.
+package sched
