@@ -1,0 +1,2 @@
+// Package storage is the durable queue on Pebble.
+package storage
