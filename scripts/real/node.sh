@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # sourced by scripts/test-real
 # Libraries that providers publish for receivers, on Node.js: they must accept
 # what we sign, and we must accept what they sign.
 commands=(node npm)

@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # sourced by scripts/test-real
 # Redis: what nodes share when they are told to (rate limits, protocol memory).
 commands=(redis-server)
 packages=(redis-server)

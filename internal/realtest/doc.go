@@ -1,0 +1,19 @@
+// Package realtest holds the project's work against peers that other people
+// wrote: the libraries that providers publish for webhook receivers, and the
+// servers that nodes share state through.
+//
+// Our own tests agree with our own reading of a protocol text. These tests find
+// out whether anybody else reads it so.
+//
+//	scripts/test-real ── installs, starts ──► Redis, Node.js libraries
+//	        │                                        ▲
+//	        └── go test -tags real ──► TestReal… ────┘
+//	            (peers' addresses in the environment)
+//
+// Guarantee: a test without its peer fails; it never skips. The tests carry the
+// build tag real, so an ordinary `go test ./...` needs none of the peers.
+//
+// The package deliberately has no code of its own: what is tested is imported,
+// and starting and stopping peers is the script's work. Tests of one package
+// against a peer may also stand in that package; the script finds them by tag.
+package realtest
