@@ -1,0 +1,124 @@
+package api
+
+import (
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/engine"
+)
+
+// Delivery is a delivery as lists show it.
+type Delivery struct {
+	ID          string  `json:"id" doc:"{event key}.{subscriber}"`
+	EventID     string  `json:"event_id" doc:"webhook-id on the wire"`
+	Tenant      string  `json:"tenant"`
+	Subscriber  string  `json:"subscriber"`
+	Topic       string  `json:"topic"`
+	State       string  `json:"state" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled"`
+	Reason      string  `json:"reason,omitempty" doc:"why it is in that state"`
+	Attempts    int     `json:"attempts"`
+	NextAttempt *string `json:"next_attempt,omitempty" format:"date-time"`
+	AcceptedAt  *string `json:"accepted_at,omitempty" format:"date-time"`
+	UpdatedAt   *string `json:"updated_at,omitempty" format:"date-time"`
+	Size        int64   `json:"size" doc:"payload bytes"`
+	PayloadHash string  `json:"payload_hash,omitempty" doc:"SHA-256 of the payload, hex"`
+}
+
+// DeliveryDetail is a delivery with its timeline.
+type DeliveryDetail struct {
+	Delivery
+	Timeline []Entry `json:"timeline" doc:"every transition, oldest first"`
+}
+
+// Entry is one transition.
+type Entry struct {
+	At      string   `json:"at" format:"date-time"`
+	State   string   `json:"state"`
+	Reason  string   `json:"reason,omitempty"`
+	Node    string   `json:"node,omitempty"`
+	Token   uint64   `json:"token,omitempty" doc:"fencing token: the node's epoch"`
+	Next    *string  `json:"next_attempt,omitempty" format:"date-time"`
+	Note    string   `json:"note,omitempty"`
+	Attempt *Attempt `json:"attempt,omitempty"`
+}
+
+// Attempt is one try.
+type Attempt struct {
+	Number    int    `json:"number"`
+	Protocol  string `json:"protocol,omitempty" doc:"h1, h2 or h3; absent when no connection came up"`
+	Status    int    `json:"status,omitempty" doc:"HTTP status; absent without an answer"`
+	Class     string `json:"class" doc:"what it means: delivered, retry, throttled, unknown, rejected, gone, blocked, interrupted"`
+	Sent      string `json:"sent,omitempty" doc:"without an answer: never, refused, ambiguous"`
+	Cause     string `json:"cause,omitempty" doc:"without an answer: where it failed"`
+	Detail    string `json:"detail,omitempty"`
+	Reused    bool   `json:"reused_connection"`
+	Fallback  bool   `json:"fallback,omitempty" doc:"a second try inside this attempt, proven safe"`
+	RaceLoser string `json:"race_loser,omitempty" doc:"verdict of the connection that lost the race"`
+	Remote    string `json:"remote,omitempty"`
+	Location  string `json:"location,omitempty" doc:"target of a redirect, not followed"`
+	StartedAt string `json:"started_at" format:"date-time"`
+	Total     string `json:"total" doc:"duration"`
+	Phases    Phases `json:"phases_ms"`
+	BytesSent int64  `json:"bytes_sent"`
+	Response  string `json:"response,omitempty" doc:"the answer's body, up to 16 KiB"`
+	Truncated bool   `json:"response_truncated,omitempty"`
+}
+
+// Phases are durations in milliseconds.
+type Phases struct {
+	DNS       float64 `json:"dns,omitempty"`
+	Connect   float64 `json:"connect,omitempty"`
+	TLS       float64 `json:"tls,omitempty"`
+	QUIC      float64 `json:"quic,omitempty"`
+	FirstByte float64 `json:"first_byte,omitempty"`
+	Total     float64 `json:"total"`
+}
+
+func deliveryOut(d engine.DeliveryInfo) Delivery {
+	out := Delivery{
+		ID: d.ID, Tenant: d.Tenant, Subscriber: d.Subscriber, State: d.State.String(), Attempts: d.Attempts,
+		NextAttempt: rfc3339(d.NextAttempt), UpdatedAt: rfc3339(d.UpdatedAt), PayloadHash: d.PayloadHash,
+	}
+	if d.Reason != delivery.ReasonNone {
+		out.Reason = d.Reason.String()
+	}
+	if e := d.Event; e != nil {
+		out.EventID, out.Topic, out.Size, out.AcceptedAt = e.ID, e.Topic, e.Size, rfc3339(e.AcceptedAt())
+	}
+	return out
+}
+
+func entryOut(e delivery.TimelineEntry) Entry {
+	out := Entry{
+		At: e.At.UTC().Format(time.RFC3339Nano), State: e.State.String(), Node: string(e.Lease.Node),
+		Token: uint64(e.Lease.Epoch), Next: rfc3339(e.Next), Note: e.Note,
+	}
+	if e.Reason != delivery.ReasonNone {
+		out.Reason = e.Reason.String()
+	}
+	if e.Attempt != nil {
+		out.Attempt = attemptOut(e.Attempt)
+	}
+	return out
+}
+
+func attemptOut(a *delivery.Attempt) *Attempt {
+	r := &a.Result
+	out := &Attempt{
+		Number: a.Number, Status: r.Status, Class: a.Outcome.Class.String(), Detail: r.Detail, Reused: r.Reused,
+		Fallback: r.Fallback, RaceLoser: r.RaceLoser, Remote: r.Remote, Location: r.Location,
+		StartedAt: a.StartedAt.UTC().Format(time.RFC3339Nano), Total: r.Phases.Total.Round(time.Microsecond).String(),
+		BytesSent: r.BytesSent, Response: string(r.Body), Truncated: r.Truncated,
+		Phases: Phases{
+			DNS: millis(r.Phases.DNS), Connect: millis(r.Phases.Connect), TLS: millis(r.Phases.TLS),
+			QUIC: millis(r.Phases.QUIC), FirstByte: millis(r.Phases.FirstByte), Total: millis(r.Phases.Total),
+		},
+	}
+	if r.Protocol != delivery.ProtocolNone {
+		out.Protocol = r.Protocol.String()
+	}
+	if r.Status == 0 {
+		out.Sent, out.Cause = r.Sent.String(), r.Cause.String()
+	}
+	return out
+}

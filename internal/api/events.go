@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// EventPath names an event in a path.
+type EventPath struct {
+	TenantPath
+	ID string `path:"id" doc:"event id" maxLength:"256"`
+}
+
+// Event is an event on the wire.
+type Event struct {
+	ID            string  `json:"id"`
+	Key           string  `json:"key" doc:"internal id: the first part of its deliveries' ids"`
+	Topic         string  `json:"topic"`
+	ContentType   string  `json:"content_type"`
+	Size          int64   `json:"size" doc:"payload bytes"`
+	OrderingKey   string  `json:"ordering_key,omitempty"`
+	Priority      string  `json:"priority,omitempty"`
+	DeliverAt     *string `json:"deliver_at,omitempty" format:"date-time"`
+	AcceptedAt    *string `json:"accepted_at" format:"date-time"`
+	TraceParent   string  `json:"traceparent,omitempty"`
+	Payload       raw     `json:"payload,omitempty" doc:"a JSON payload up to 256 KiB; only when one event is shown"`
+	PayloadBase64 string  `json:"payload_base64,omitempty" doc:"any other payload up to 256 KiB"`
+}
+
+const maxShownPayload = 256 << 10
+
+func eventOut(e *delivery.Event) Event {
+	out := Event{
+		ID: e.ID, Key: e.Key.String(), Topic: e.Topic, ContentType: e.ContentType, Size: e.Size,
+		OrderingKey: e.OrderingKey, DeliverAt: rfc3339(e.DeliverAt), AcceptedAt: rfc3339(e.AcceptedAt()), TraceParent: e.TraceParent,
+	}
+	if e.PrioritySet {
+		out.Priority = e.Priority.String()
+	}
+	return out
+}
+
+func eventWithPayload(e *delivery.Event) Event {
+	out := eventOut(e)
+	switch {
+	case len(e.Payload) == 0 || len(e.Payload) > maxShownPayload:
+	case utf8.Valid(e.Payload) && json.Valid(e.Payload):
+		out.Payload = e.Payload
+	default:
+		out.PayloadBase64 = base64.StdEncoding.EncodeToString(e.Payload)
+	}
+	return out
+}
+
+type (
+	eventList struct {
+		TenantPath
+		PageQuery
+	}
+	eventDeliveries struct {
+		EventPath
+		PageQuery
+	}
+)
+
+const eventsPath = "/v1/tenants/{tenant}/events"
+
+func (s *Server) registerEvents(mux *http.ServeMux) {
+	s.describePublish(mux)
+	list := operation(http.MethodGet, eventsPath, "list-events", "List events, newest first", http.StatusOK)
+	huma.Register(s.api, list, func(ctx context.Context, in *eventList) (*pageOf[Event], error) {
+		rows, next, err := s.node.ListEvents(ctx, in.Tenant, in.page())
+		if err != nil {
+			return nil, problemFor(err, s.logger)
+		}
+		return newPage(mapped(rows, eventOut), next), nil
+	})
+	get := operation(http.MethodGet, eventsPath+"/{id}", "get-event", "Show an event", http.StatusOK)
+	huma.Register(s.api, get, func(ctx context.Context, in *EventPath) (*bodyOf[Event], error) {
+		e, err := s.node.GetEvent(ctx, in.Tenant, in.ID)
+		if err != nil {
+			return nil, problemFor(err, s.logger)
+		}
+		return ok(eventWithPayload(e)), nil
+	})
+	remove := operation(http.MethodDelete, eventsPath+"/{id}", "delete-event", "Delete an event's payload and cancel what is pending", http.StatusNoContent)
+	huma.Register(s.api, remove, func(ctx context.Context, in *EventPath) (*struct{}, error) {
+		if err := s.node.DeleteEvent(ctx, in.Tenant, in.ID); err != nil {
+			return nil, problemFor(err, s.logger)
+		}
+		return nil, nil //nolint:nilnil // 204 has no body
+	})
+	deliveries := operation(http.MethodGet, eventsPath+"/{id}/deliveries", "list-event-deliveries", "List an event's deliveries", http.StatusOK)
+	huma.Register(s.api, deliveries, func(ctx context.Context, in *eventDeliveries) (*pageOf[Delivery], error) {
+		rows, next, err := s.node.EventDeliveries(ctx, in.Tenant, in.ID, in.page())
+		if err != nil {
+			return nil, problemFor(err, s.logger)
+		}
+		return newPage(mapped(rows, deliveryOut), next), nil
+	})
+}
+
+// describePublish mounts the two hot paths outside of huma and describes them
+// in the document all the same.
+func (s *Server) describePublish(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+eventsPath, s.publish)
+	mux.HandleFunc("POST "+eventsPath+"/batch", s.publishBatch)
+	schemas := s.api.OpenAPI().Components.Schemas
+	of := func(v any, hint string) *huma.Schema { return schemas.Schema(reflect.TypeOf(v), true, hint) }
+	answer := func(description, contentType string, schema *huma.Schema) *huma.Response {
+		return &huma.Response{Description: description, Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}
+	}
+	tenant := &huma.Param{
+		Name: "tenant", In: "path", Required: true, Description: "tenant id",
+		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9_-]+$"},
+	}
+	problem := of(Problem{}, "Problem")
+	s.api.OpenAPI().AddOperation(&huma.Operation{
+		Method: http.MethodPost, Path: eventsPath, OperationID: "publish-event",
+		Summary:    "Publish an event; 202 means that it is durable",
+		Parameters: []*huma.Param{tenant},
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: of(EventBody{}, "EventBody")},
+		}},
+		Responses: map[string]*huma.Response{
+			"200":     answer("the same event was accepted before", "application/json", of(Receipt{}, "Receipt")),
+			"202":     answer("accepted and durable", "application/json", of(Receipt{}, "Receipt")),
+			"409":     answer("the same id with other content", "application/problem+json", problem),
+			"503":     answer("not stored; try again after Retry-After", "application/problem+json", problem),
+			"default": answer("not stored", "application/problem+json", problem),
+		},
+	})
+	s.api.OpenAPI().AddOperation(&huma.Operation{
+		Method: http.MethodPost, Path: eventsPath + "/batch", OperationID: "publish-batch",
+		Summary:    "Publish many events: NDJSON, one a line; answers one line each",
+		Parameters: []*huma.Param{tenant},
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/x-ndjson": {Schema: of(EventBody{}, "EventBody")},
+		}},
+		Responses: map[string]*huma.Response{
+			"200":     answer("one answer a line, in order", "application/x-ndjson", of(batchLine{}, "BatchLine")),
+			"default": answer("nothing was stored", "application/problem+json", problem),
+		},
+	})
+}

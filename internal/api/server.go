@@ -1,0 +1,138 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// Config is what a [Server] needs besides its node.
+type Config struct {
+	// Tokens are the API tokens that are accepted; at least one.
+	Tokens []string
+	// MaxPayload bounds an event's payload in bytes; 0 = 25 MiB.
+	MaxPayload int64
+	// MaxBatch bounds a batch publish in bytes; 0 = 64 MiB.
+	MaxBatch int64
+	// Metrics serves GET /metrics behind the token; nil = 404.
+	Metrics http.Handler
+	// Logger gets internal errors; nil = none.
+	Logger *slog.Logger
+}
+
+const (
+	defaultMaxPayload = 25 << 20
+	defaultMaxBatch   = 64 << 20
+	// maxEnvelope is what an event may need besides its payload.
+	maxEnvelope = 64 << 10
+	// maxConfigBody bounds tenants, subscribers and filters.
+	maxConfigBody = 256 << 10
+)
+
+// Server is the HTTP API as an http.Handler.
+type Server struct {
+	node    Node
+	config  Config
+	tokens  tokens
+	logger  *slog.Logger
+	api     huma.API
+	handler http.Handler
+}
+
+// New makes the API of a node.
+func New(node Node, config Config) (*Server, error) {
+	s := &Server{node: node, config: config, tokens: hashTokens(config.Tokens), logger: config.Logger}
+	if len(s.tokens) == 0 {
+		return nil, errors.New("api: no token configured: nobody could use it")
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if s.config.MaxPayload == 0 {
+		s.config.MaxPayload = defaultMaxPayload
+	}
+	if s.config.MaxBatch == 0 {
+		s.config.MaxBatch = defaultMaxBatch
+	}
+	useProblems()
+	s.handler = s.routes()
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+func (s *Server) routes() http.Handler {
+	private := http.NewServeMux()
+	s.api = humago.New(private, s.document())
+	s.registerTenants()
+	s.registerSubscribers()
+	s.registerEvents(private)
+	s.registerDeliveries()
+	private.HandleFunc("GET /v1/openapi.json", s.openAPI)
+	if s.config.Metrics != nil {
+		private.Handle("GET /metrics", s.config.Metrics)
+	}
+	private.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, r, newProblem(http.StatusNotFound, "no such path; see GET /v1/openapi.json"))
+	})
+
+	public := http.NewServeMux()
+	public.HandleFunc("GET /healthz", s.healthz)
+	public.HandleFunc("GET /readyz", s.readyz)
+	public.Handle("/", s.authenticate(private))
+	return public
+}
+
+func (s *Server) document() huma.Config {
+	config := huma.DefaultConfig("dispatcher", s.node.Version())
+	config.Info.Description = "Durable, signed webhook delivery over HTTP/3 and TCP."
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
+	config.CreateHooks = nil // no $schema links in answers
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "the API token"},
+	}
+	config.Security = []map[string][]string{{"token": {}}}
+	return config
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json")
+	_ = json.NewEncoder(w).Encode(s.api.OpenAPI())
+}
+
+// healthz says that the process runs; it never depends on the store.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.node.Version()})
+}
+
+// readyz says whether publishes are accepted, and why not.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if err := s.node.Ready(); err != nil {
+		p := newProblem(http.StatusServiceUnavailable, err.Error())
+		p.retryAfter = defaultRetryAfter
+		writeProblem(w, r, p)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+}
+
+// operation fills in what all operations share.
+func operation(method, path, id, summary string, status int) huma.Operation {
+	return huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary, DefaultStatus: status,
+		MaxBodyBytes: maxConfigBody, RejectUnknownQueryParameters: true,
+	}
+}

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func deliveryColumns(now time.Time) []column {
+	return []column{
+		field("DELIVERY", "id"), field("TOPIC", "topic"), field("STATE", "state"), field("REASON", "reason"),
+		field("ATTEMPTS", "attempts"), since("NEXT", "next_attempt", now), since("UPDATED", "updated_at", now),
+	}
+}
+
+// filters are the flags that narrow a list of deliveries.
+type filters struct {
+	tenant, subscriber, state, reason, topic, since, until string
+}
+
+func (f *filters) bind(c *cobra.Command, withState bool) {
+	c.Flags().StringVar(&f.tenant, "tenant", "", "only this tenant's")
+	c.Flags().StringVar(&f.subscriber, "subscriber", "", "only this subscriber's")
+	if withState {
+		c.Flags().StringVar(&f.state, "state", "", "received, leased, attempted, retrying, held, delivered, dead or canceled")
+	}
+	c.Flags().StringVar(&f.reason, "reason", "", "only with this reason, such as exhausted")
+	c.Flags().StringVar(&f.topic, "topic", "", "only topics that match this pattern")
+	c.Flags().StringVar(&f.since, "since", "", "accepted at or after (RFC 3339, or an age such as 2h)")
+	c.Flags().StringVar(&f.until, "until", "", "accepted before")
+}
+
+func (f *filters) values(now time.Time) (url.Values, error) {
+	since, err := instant("--since", f.since, now)
+	if err != nil {
+		return nil, err
+	}
+	until, err := instant("--until", f.until, now)
+	if err != nil {
+		return nil, err
+	}
+	out := url.Values{}
+	for name, v := range map[string]string{
+		"tenant": f.tenant, "subscriber": f.subscriber, "state": f.state, "reason": f.reason, "topic": f.topic,
+		"since": since, "until": until,
+	} {
+		if v != "" {
+			out.Set(name, v)
+		}
+	}
+	return out, nil
+}
+
+// instant reads an RFC 3339 time or an age.
+func instant(flag, s string, now time.Time) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return now.Add(-d).UTC().Format(time.RFC3339), nil
+	}
+	if _, err := time.Parse(time.RFC3339, s); err != nil {
+		return "", usageError(fmt.Errorf("%s %q: want a time such as 2026-01-02T15:04:05Z or an age such as 2h", flag, s))
+	}
+	return s, nil
+}
+
+func (a *app) deliveries() *cobra.Command {
+	var f filters
+	var p pages
+	list := &cobra.Command{
+		Use: "list", Short: "List deliveries, newest first", Args: noArgs,
+		Example: `  dispatcher deliveries list --tenant t1 --state retrying
+  dispatcher deliveries list --tenant t1 --subscriber ep1 --since 2h --json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			now := time.Now()
+			query, err := f.values(now)
+			if err != nil {
+				return err
+			}
+			return a.list(c.Context(), "/v1/deliveries", query, p, deliveryColumns(now)...)
+		},
+	}
+	f.bind(list, true)
+	p.bind(list)
+	show := &cobra.Command{
+		Use: "show DELIVERY", Short: "Show one delivery with its timeline", Args: oneArg("DELIVERY"),
+		RunE: func(c *cobra.Command, args []string) error {
+			var out object
+			if err := a.client.do(c.Context(), http.MethodGet, "/v1/deliveries/"+url.PathEscape(args[0]), nil, nil, &out); err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(a.Out, out)
+			}
+			return a.printDelivery(out)
+		},
+	}
+	var force bool
+	replay := &cobra.Command{
+		Use: "replay DELIVERY", Short: "Send a dead delivery again, with the same webhook-id", Args: oneArg("DELIVERY"),
+		RunE: func(c *cobra.Command, args []string) error {
+			var out object
+			err := a.client.do(c.Context(), http.MethodPost, "/v1/deliveries/"+url.PathEscape(args[0])+"/replay", nil, object{"force": force}, &out)
+			if err != nil {
+				return err
+			}
+			return a.show(out, "id", "state", "attempts")
+		},
+	}
+	replay.Flags().BoolVar(&force, "force", false, "replay a delivered one too")
+	return group("deliveries", "Deliveries: one event for one subscriber", list, show, replay)
+}
+
+// printDelivery prints the timeline as a table: one line a transition.
+func (a *app) printDelivery(d object) error {
+	if err := printFields(a.Out, d, "id", "event_id", "topic", "tenant", "subscriber", "state", "reason", "attempts", "next_attempt", "payload_hash"); err != nil {
+		return err
+	}
+	entries, _ := d["timeline"].([]any)
+	t := tabwriter.NewWriter(a.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "\nTIME\tSTATE\tREASON\tATTEMPT\tPROTOCOL\tSTATUS\tTOTAL\tDETAIL")
+	for _, e := range entries {
+		entry, ok := e.(map[string]any)
+		if !ok {
+			continue
+		}
+		o := object(entry)
+		attempt := object{}
+		if m, ok := entry["attempt"].(map[string]any); ok {
+			attempt = m
+		}
+		cells := []string{
+			o.str("at"), o.str("state"), o.str("reason"), attempt.str("number"), attempt.str("protocol"),
+			attempt.str("status"), attempt.str("total"), strings.TrimSpace(o.str("note") + " " + attempt.str("detail")),
+		}
+		for i, cell := range cells {
+			if cell == "" {
+				cells[i] = "-"
+			}
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+func (a *app) dlq() *cobra.Command {
+	var f filters
+	var p pages
+	list := &cobra.Command{
+		Use: "list", Short: "List dead letters", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f.state = "dead"
+			now := time.Now()
+			query, err := f.values(now)
+			if err != nil {
+				return err
+			}
+			return a.list(c.Context(), "/v1/deliveries", query, p, deliveryColumns(now)...)
+		},
+	}
+	f.bind(list, false)
+	p.bind(list)
+	return group("dlq", "Dead letters: list, replay, purge", list,
+		a.dlqAct("replay", "Replay the dead letters that match", "replayed"),
+		a.dlqAct("purge", "Remove the dead letters that match, payloads included", "purged"))
+}
+
+func (a *app) dlqAct(verb, short, count string) *cobra.Command {
+	var f filters
+	var perSecond float64
+	c := &cobra.Command{
+		Use: verb, Short: short, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			query, err := f.values(time.Now())
+			if err != nil {
+				return err
+			}
+			in := object{}
+			for name := range query {
+				in[name] = query.Get(name)
+			}
+			if perSecond > 0 {
+				in["per_second"] = perSecond
+			}
+			var out object
+			if err := a.client.do(c.Context(), http.MethodPost, "/v1/dlq/"+verb, nil, in, &out); err != nil {
+				return err
+			}
+			return a.show(out, count, "next_cursor")
+		},
+	}
+	f.bind(c, false)
+	if verb == "replay" {
+		c.Flags().Float64Var(&perSecond, "per-second", 0, "at most this many a second (default no limit)")
+	}
+	return c
+}
