@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// topLevel is the whole list: a directory here is a box on the architecture
-// diagram, or one of the few that every repository has.
+// topLevel is the whole list of what may be there: a directory here is a box on
+// the architecture diagram, or one of the few that every repository has.
 var topLevel = []string{
 	".ci", "bench", "cmd", "delivery", "docs", "engine", "ingress", "internal", "protoselect",
 	"sched", "scripts", "signing", "storage", "tools", "transport",
@@ -28,8 +28,8 @@ const (
 	whyDocGo    = "doc.go is where a reader starts: purpose, guarantee, what it does not do"
 )
 
-// TopLevel compares the directories at root with the list, both ways.
-// Directories that .gitignore names as /dir/ are products, not source.
+// TopLevel checks that every directory at root is on the list. Directories that
+// .gitignore names as /dir/ are products, not source.
 func TopLevel(root string) ([]Violation, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -40,20 +40,13 @@ func TopLevel(root string) ([]Violation, error) {
 		return nil, err
 	}
 	var out []Violation
-	seen := map[string]bool{}
 	for _, e := range entries {
 		name := e.Name()
 		if !e.IsDir() || slices.Contains(foreign, name) || slices.Contains(ignored, name) {
 			continue
 		}
-		seen[name] = true
 		if !slices.Contains(topLevel, name) {
 			out = append(out, Violation{name, 0, "unknown top-level directory", whyTopLevel})
-		}
-	}
-	for _, name := range topLevel {
-		if !seen[name] {
-			out = append(out, Violation{name, 0, "top-level directory is missing", whyTopLevel})
 		}
 	}
 	return out, nil

@@ -78,10 +78,14 @@ func TestFilesAndFunctionsStayReadable(t *testing.T) {
 }
 
 // The rules name directories; a rule about a directory that was renamed would
-// hold for ever and guard nothing.
+// hold for ever and guard nothing. A box of the diagram that is not built yet
+// may be named all the same.
 func TestRulesNameDirectoriesThatExist(t *testing.T) {
 	tree := load(t)
 	exists := func(dir string) bool {
+		if slices.Contains(topLevel, dir) {
+			return true
+		}
 		return slices.ContainsFunc(tree.Packages, func(p *Package) bool { return under(p.Dir, dir) })
 	}
 	check := func(rule string, dirs ...string) {

@@ -37,7 +37,7 @@ type Config struct {
 	inner int
 }
 
-// Queue is documented, one of its methods is not.
+// Queue is documented, and its methods with it.
 type Queue interface {
 	// Pull is documented.
 	Pull() int
