@@ -1,0 +1,163 @@
+package protoselect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// startQUIC joins the handshake in flight with the alternative or starts one.
+// wait says that the caller will take the connection and must call leave. It
+// returns nil when the selector has stopped or too many dials are in flight.
+func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg {
+	key := legKey{ep.Route, c.key}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.legs[key]; l != nil {
+		if wait {
+			l.join()
+		}
+		return l
+	}
+	if s.stopped || s.dials >= s.cfg.MaxDials {
+		return nil
+	}
+	s.dials++
+	ctx, cancel := context.WithTimeout(s.base, s.cfg.DialTimeout)
+	l := newLeg(key, cancel)
+	if wait {
+		l.waiting = 1
+	}
+	s.legs[key] = l
+	s.wg.Go(func() {
+		defer cancel()
+		s.runQUIC(ctx, l, ep, c)
+	})
+	return l
+}
+
+func (s *Selector) runQUIC(ctx context.Context, l *leg, ep delivery.Endpoint, c candidate) {
+	conn, dialErr := s.dialer.DialQUIC(ctx, ep, c.alt)
+	err := dialError(ctx, dialErr)
+	if err != nil && err.Broken == delivery.BrokenNot && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		// Neither up nor failed within any reasonable time: that is silence.
+		err.Broken = delivery.BrokenTimeout
+	}
+	background := l.idle()
+	now := time.Now()
+	var rtt time.Duration
+	if err == nil {
+		rtt = conn.Handshake().QUIC
+	}
+
+	s.mu.Lock()
+	delete(s.legs, l.key)
+	s.dials--
+	switch {
+	case err == nil:
+		s.m.quicUp(now, ep.Route, c.key, rtt)
+	case s.base.Err() == nil: // a dial that we cancel says nothing
+		s.m.quicFailed(now, ep.Route, c.key, err.Broken, err.Detail)
+	}
+	s.unlock()
+
+	v := verdictOf(err)
+	l.finish(conn, err, v)
+	call(s.cfg.Observer.Dialed, Dial{
+		Route: ep.Route, QUIC: true, Background: background, Verdict: v, Took: now.Sub(l.started), Err: plain(err),
+	})
+}
+
+// startTCP starts a dial over TCP that can lose a race and still come up. It
+// keeps the delivery's values but not its end: the race decides about that.
+func (s *Selector) startTCP(ctx context.Context, ep delivery.Endpoint, opts TCPOptions) *leg {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DialTimeout)
+	stop := context.AfterFunc(s.base, cancel)
+	l := newLeg(legKey{route: ep.Route}, cancel)
+	l.waiting = 1
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		cancel()
+		err := stoppedError()
+		l.finish(nil, err, verdictOf(err))
+		return l
+	}
+	s.dials++
+	s.wg.Go(func() {
+		defer cancel()
+		defer stop()
+		conn, dialErr := s.dialer.DialTCP(ctx, ep, opts)
+		err := dialError(ctx, dialErr)
+		background := l.idle()
+		s.mu.Lock()
+		s.dials--
+		s.unlock()
+		s.tcpDialed(ep.Route, conn, err, l.started, background)
+		l.finish(conn, err, verdictOf(err))
+	})
+	return l
+}
+
+// crowded reports whether more dials are in flight than the bound allows.
+func (s *Selector) crowded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials > s.cfg.MaxDials
+}
+
+// tcpDialed takes the end of a dial over TCP into the memory.
+func (s *Selector) tcpDialed(r delivery.Route, conn Conn, err *delivery.SendError, started time.Time, background bool) {
+	now := time.Now()
+	if err == nil {
+		rtt := conn.Handshake().Connect
+		s.mu.Lock()
+		s.m.tcpUp(now, r, rtt)
+		s.unlock()
+	}
+	call(s.cfg.Observer.Dialed, Dial{
+		Route: r, Background: background, Verdict: verdictOf(err), Took: now.Sub(started), Err: plain(err),
+	})
+}
+
+// dialError makes a *SendError of whatever a dial returned. A dial writes no
+// request, so an error of unknown kind still means "never sent".
+func dialError(ctx context.Context, err error) *delivery.SendError {
+	if err == nil {
+		return nil
+	}
+	if se, ok := errors.AsType[*delivery.SendError](err); ok {
+		return se
+	}
+	se := &delivery.SendError{Sent: delivery.SentNever, Cause: delivery.CauseConnect, Detail: "no connection", Err: err}
+	if ctx.Err() != nil {
+		se.Cause = contextCause(ctx)
+	}
+	return se
+}
+
+// ended is the error of a delivery whose context ended before it had a
+// connection.
+func ended(ctx context.Context) *delivery.SendError {
+	return &delivery.SendError{
+		Sent: delivery.SentNever, Cause: contextCause(ctx), Detail: "no connection in time", Err: context.Cause(ctx),
+	}
+}
+
+// contextCause tells a deadline of ours from a stop of ours.
+func contextCause(ctx context.Context) delivery.Cause {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return delivery.CauseTimeout
+	}
+	return delivery.CauseShutdown
+}
+
+// plain avoids a typed nil in an error.
+func plain(err *delivery.SendError) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}
