@@ -32,6 +32,9 @@ type Config struct {
 	// AltSvc is the Alt-Svc header of answers over TCP: "" = the HTTP/3 listener
 	// when there is one, "-" = none, anything else as given.
 	AltSvc string
+	// AltSvcPort advertises HTTP/3 on the TCP port's number although nobody
+	// listens on UDP there.
+	AltSvcPort bool
 	// NoHTTP2 offers HTTP/1.1 only.
 	NoHTTP2 bool
 	// Behaviour is how it answers at first.
@@ -200,7 +203,7 @@ func (r *Receiver) advertise(w http.ResponseWriter, req *http.Request) {
 	case r.config.AltSvc == "-" || req.ProtoMajor == 3:
 	case r.config.AltSvc != "":
 		w.Header().Set("Alt-Svc", r.config.AltSvc)
-	case r.udp != nil:
+	case r.udp != nil || r.config.AltSvcPort:
 		w.Header().Set("Alt-Svc", fmt.Sprintf(`h3=":%d"; ma=86400`, r.Port()))
 	}
 }
