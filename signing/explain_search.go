@@ -209,11 +209,15 @@ func (x *explainer) findings(h hit, used ...variant) []Finding {
 		out = append(out, *x.otherHeader)
 	}
 	for _, v := range used {
-		if v.finding != nil {
-			f := *v.finding
-			f.Proven = true
-			out = append(out, f)
+		if v.finding == nil || x.otherHeader != nil && v.finding.Mistake == MistakeScheme {
+			continue // the other scheme's header says it already
 		}
+		f := *v.finding
+		f.Proven = true
+		out = append(out, f)
+	}
+	if x.otherHeader != nil {
+		return out // whose encoding and algorithm are right for its scheme
 	}
 	due := "HMAC-SHA256"
 	if x.layout.spec.alg == algEd25519 {

@@ -159,14 +159,14 @@ func jsonVariants(body []byte, add func([]byte, string)) {
 	var html bytes.Buffer
 	json.HTMLEscape(&html, c)
 	add(html.Bytes(), `the compact form with <, > and & as \u escapes`)
-	for _, escapeHTML := range [...]bool{false, true} {
-		if plain, ok := rewriteJSON(c, escapeHTML); ok {
-			add(plain, "the compact form with sorted keys")
-			add(spacedJSON(plain), "the form with sorted keys and a space after : and ,")
-		}
-	}
 	add(bytes.ReplaceAll(c, []byte("/"), []byte(`\/`)), `the compact form with / written \/`)
 	add(bytes.ReplaceAll(c, []byte(`\/`), []byte("/")), "the compact form with unescaped /")
+	for _, escapeHTML := range [...]bool{false, true} {
+		if plain, ok := rewriteJSON(c, escapeHTML); ok {
+			add(plain, "the compact form with sorted keys and resolved escapes")
+			add(spacedJSON(plain), "the form with sorted keys, resolved escapes and a space after : and ,")
+		}
+	}
 }
 
 // rewriteJSON decodes and encodes the document: keys sorted, escapes resolved.

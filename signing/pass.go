@@ -35,7 +35,7 @@ type run struct {
 var passes = sync.Pool{New: func() any { return new(pass) }}
 
 // maxPooled keeps one large body from being held for ever by the pool.
-const maxPooled = 64 << 10
+const maxPooled = 256 << 10
 
 // begin checks id and time, picks the keys valid at now and hashes what comes
 // before the body.

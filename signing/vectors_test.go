@@ -84,7 +84,7 @@ func TestSignaturesWithOneBitChangedFail(t *testing.T) {
 
 // crossKey is a secret that other can be configured with and that has the same
 // key bytes as the vector's where that is possible.
-func crossKey(t *testing.T, vec vector, other Scheme) Secret {
+func crossKey(t testing.TB, vec vector, other Scheme) Secret {
 	t.Helper()
 	raw, err := hex.DecodeString("23bc54912c1e6e92c4a86825c867e27ffdc555bffbd4244f17a26abfffee965d")
 	if err != nil {
