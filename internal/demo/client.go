@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
-
-	"github.com/dispatcher-engine/dispatcher/internal/payloads"
 )
 
 // client calls the node's API.
@@ -51,42 +47,4 @@ func (c client) call(ctx context.Context, method, path string, in, out any) erro
 		return err
 	}
 	return json.NewDecoder(resp.Body).Decode(out)
-}
-
-// batch publishes NDJSON and fails unless every line was accepted.
-func (c client) batch(ctx context.Context, path, lines string, want int) error {
-	resp, err := c.send(ctx, http.MethodPost, path, "application/x-ndjson", strings.NewReader(lines))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	dec := json.NewDecoder(resp.Body)
-	for n := 0; ; n++ {
-		var line struct {
-			ID     string
-			Status int
-			Error  json.RawMessage
-		}
-		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
-			if n != want {
-				return fmt.Errorf("%d of %d lines were answered", n, want)
-			}
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if line.Status != http.StatusAccepted {
-			return fmt.Errorf("event %s: status %d: %s", line.ID, line.Status, line.Error)
-		}
-	}
-}
-
-// eventLine is one event as NDJSON. The payload is a compacted copy only
-// because NDJSON has no room for its line breaks.
-func eventLine(id string, p payloads.Payload) string {
-	var payload bytes.Buffer
-	if err := json.Compact(&payload, p.Body); err != nil {
-		panic("demo: embedded payload " + p.Name + " is not JSON") // a broken build
-	}
-	return fmt.Sprintf("{\"id\":%q,\"topic\":%q,\"payload\":%s}\n", id, "github."+p.Topic(), payload.Bytes())
 }
