@@ -50,14 +50,14 @@ func caseLiteral(raw string, rule Rule) func(*testing.T) {
 	return func(t *testing.T) {
 		dialer, names := &recordingDialer{}, resolver(nil)
 		g := newGuard(t, Config{Dialer: dialer, Resolver: names})
-		refused := wantRefused(t, g, raw, rule)
-		if d := wantDenied(t, refused, rule); !d.Literal || d.Retryable() {
+		refused := refusedAs(t, g, raw, rule)
+		if d := deniedAs(t, refused, rule); !d.Literal || d.Retryable() {
 			t.Errorf("%+v: a literal must not be retried", d)
 		}
 		host := strings.Trim(strings.TrimSuffix(strings.TrimSuffix(
 			strings.TrimPrefix(raw, "https://"), "h"), "/"), "[]")
 		_, err := g.DialContext(t.Context(), "tcp", net.JoinHostPort(host, "443"))
-		if d := wantDenied(t, err, rule); !d.Literal {
+		if d := deniedAs(t, err, rule); !d.Literal {
 			t.Errorf("%+v: want Literal", d)
 		}
 		if n := len(dialer.dials()) + len(names.lookups()); n != 0 {
@@ -73,7 +73,7 @@ func caseAnswers(rule Rule, answer ...string) func(*testing.T) {
 		dialer := &recordingDialer{}
 		g := newGuard(t, Config{Dialer: dialer, Resolver: resolver(map[string][]string{"h.example.": answer})})
 		_, err := g.DialContext(t.Context(), "tcp", "h.example:443")
-		if d := wantDenied(t, err, rule); d.Literal || !d.Retryable() {
+		if d := deniedAs(t, err, rule); d.Literal || !d.Retryable() {
 			t.Errorf("%+v: an answer of DNS is retried", d)
 		}
 		if got := dialer.dials(); len(got) != 0 {
@@ -236,7 +236,7 @@ func caseUserinfo(t *testing.T) {
 		"https:u:hunter2@h.example":              RuleURLSyntax,
 		"u:hunter2@h.example/?next=https://x.y/": RuleURLSyntax,
 	} {
-		refused := wantRefused(t, g, raw, rule)
+		refused := refusedAs(t, g, raw, rule)
 		logger.Info("refused", "err", refused, "value", refused.Value, "url", Redact(raw))
 	}
 	if strings.Contains(log.String(), "hunter2") {
@@ -279,7 +279,7 @@ func caseProxyTarget(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		g := newGuard(t, Config{Proxy: "http://proxy.corp.example:3128", Resolver: names, ProxyRemoteDNS: remote})
 		route, err := g.Route(t.Context(), "10.1.2.3", 443)
-		if d := wantDenied(t, err, RulePrivate); !d.Literal {
+		if d := deniedAs(t, err, RulePrivate); !d.Literal {
 			t.Errorf("%+v: want Literal", d)
 		}
 		if route.Proxy != nil || route.Connect != nil {

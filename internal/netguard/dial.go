@@ -11,7 +11,7 @@ import (
 )
 
 // DialContext resolves, judges and connects over TCP. It has the type of
-// http.Transport.DialContext and of tls.Dialer's needs, and is for everything
+// http.Transport.DialContext and is for everything
 // that makes a request on a tenant's behalf outside the delivery path: token
 // endpoints, diagnosis, probes. address is host:port with a numeric port.
 //

@@ -196,7 +196,7 @@ func TestDialControlJudgesTheAddressItIsGiven(t *testing.T) {
 			}
 			continue
 		}
-		if d := wantDenied(t, err, c.rule); d.Literal {
+		if d := deniedAs(t, err, c.rule); d.Literal {
 			t.Errorf("%+v: what is found this late is retried", d)
 		}
 	}

@@ -40,7 +40,7 @@
 //	                         TCP: net.Dialer ─► DialControl ─► connect(2)
 //	                         UDP: CheckUDP ─► quic.Transport.Dial
 //
-// [DialControl] repeats the decision between socket(2) and connect(2), on the
+// [Guard.DialControl] repeats the decision between socket(2) and connect(2), on the
 // address the kernel is about to be given. A QUIC transport shares one
 // unconnected UDP socket between all peers and has no such moment, so
 // [Guard.CheckUDP] must stand immediately before its Dial.

@@ -147,8 +147,14 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// wantDenied requires a *DeniedError with rule and returns it.
-func wantDenied(t *testing.T, err error, rule Rule) *DeniedError {
+// wantDenied requires a *DeniedError with rule.
+func wantDenied(t *testing.T, err error, rule Rule) {
+	t.Helper()
+	_ = deniedAs(t, err, rule)
+}
+
+// deniedAs is wantDenied for those who look at the error.
+func deniedAs(t *testing.T, err error, rule Rule) *DeniedError {
 	t.Helper()
 	denied, ok := errors.AsType[*DeniedError](err)
 	if !ok {
@@ -161,7 +167,13 @@ func wantDenied(t *testing.T, err error, rule Rule) *DeniedError {
 }
 
 // wantRefused requires ParseTarget to refuse raw by rule.
-func wantRefused(t *testing.T, g *Guard, raw string, rule Rule) *FieldError {
+func wantRefused(t *testing.T, g *Guard, raw string, rule Rule) {
+	t.Helper()
+	_ = refusedAs(t, g, raw, rule)
+}
+
+// refusedAs is wantRefused for those who look at the error.
+func refusedAs(t *testing.T, g *Guard, raw string, rule Rule) *FieldError {
 	t.Helper()
 	target, err := g.ParseTarget(raw)
 	refused, ok := errors.AsType[*FieldError](err)

@@ -70,7 +70,7 @@ func TestResolveRefusesWithoutALookup(t *testing.T) {
 		"h.example\x00.evil.example": RuleHost, "u@h.example": RuleHost, "h.example/": RuleHost,
 	} {
 		_, err := g.Resolve(t.Context(), host)
-		if d := wantDenied(t, err, rule); !d.Literal || d.Host != host {
+		if d := deniedAs(t, err, rule); !d.Literal || d.Host != host {
 			t.Errorf("%q: %+v", host, d)
 		}
 	}
@@ -143,7 +143,7 @@ func TestResolvePortKeepsANameFromOwnListeners(t *testing.T) {
 		OwnListeners: []netip.AddrPort{netip.MustParseAddrPort("93.184.216.34:443")},
 	})
 	_, err := g.ResolvePort(t.Context(), "h.example", 443)
-	if d := wantDenied(t, err, RuleOwnListener); d.Literal {
+	if d := deniedAs(t, err, RuleOwnListener); d.Literal {
 		t.Errorf("%+v", d)
 	}
 	got, err := g.ResolvePort(t.Context(), "h.example", 8443)

@@ -109,7 +109,7 @@ func TestParseTargetRefuses(t *testing.T) {
 		{"https://93.184.216.34:8443/", RuleOwnListener, "93.184.216.34"},
 		{"https://[::ffff:93.184.216.34]:8443/", RuleOwnListener, "::ffff:93.184.216.34"},
 	} {
-		if got := wantRefused(t, g, c.raw, c.rule); got.Value != c.value {
+		if got := refusedAs(t, g, c.raw, c.rule); got.Value != c.value {
 			t.Errorf("%q: value %q, want %q", c.raw, got.Value, c.value)
 		}
 	}
@@ -128,7 +128,7 @@ func TestARefusedHostOrAddressIsAlsoADeniedError(t *testing.T) {
 		"https://intranet/": RuleSingleLabel, "https://127.1/": RuleNumericHost,
 	} {
 		_, err := g.ParseTarget(raw)
-		if d := wantDenied(t, err, rule); !d.Literal {
+		if d := deniedAs(t, err, rule); !d.Literal {
 			t.Errorf("%s: %+v", raw, d)
 		}
 	}
