@@ -1,6 +1,7 @@
 package protoselect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -41,32 +42,39 @@ func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg 
 func (s *Selector) runQUIC(ctx context.Context, l *leg, ep delivery.Endpoint, c candidate) {
 	conn, dialErr := s.dialer.DialQUIC(ctx, ep, c.alt)
 	err := dialError(ctx, dialErr)
-	if err != nil && err.Broken == delivery.BrokenNot && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && err.Cause == delivery.CauseTimeout && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		// Neither up nor failed within any reasonable time: that is silence.
 		err.Broken = delivery.BrokenTimeout
 	}
 	background := l.idle()
-	now := time.Now()
-	var rtt time.Duration
-	if err == nil {
-		rtt = conn.Handshake().QUIC
-	}
-
 	s.mu.Lock()
 	delete(s.legs, l.key)
 	s.dials--
+	s.mu.Unlock()
+	s.quicDialed(ep.Route, c.key, conn, err, l.started, background)
+	l.finish(conn, err, verdictOf(err))
+}
+
+// quicDialed takes the end of a dial over QUIC into the memory.
+func (s *Selector) quicDialed(r delivery.Route, k altKey, conn Conn, err *delivery.SendError, started time.Time, background bool) {
+	now := time.Now()
 	switch {
 	case err == nil:
-		s.m.quicUp(now, ep.Route, c.key, rtt)
-	case s.base.Err() == nil: // a dial that we cancel says nothing
-		s.m.quicFailed(now, ep.Route, c.key, err.Broken, err.Detail)
+		if !conn.Reused() {
+			rtt := cmp.Or(conn.RTT(), conn.Handshake().QUIC)
+			s.mu.Lock()
+			s.m.quicUp(now, r, k, rtt)
+			s.unlock()
+		}
+	case err.Cause == delivery.CauseStreams, err.Cause == delivery.CauseShutdown:
+		// All its connections are busy, or we gave up: no news about HTTP/3.
+	default:
+		s.mu.Lock()
+		s.m.quicFailed(now, r, k, err.Broken, err.Detail)
+		s.unlock()
 	}
-	s.unlock()
-
-	v := verdictOf(err)
-	l.finish(conn, err, v)
 	call(s.cfg.Observer.Dialed, Dial{
-		Route: ep.Route, QUIC: true, Background: background, Verdict: v, Took: now.Sub(l.started), Err: plain(err),
+		Route: r, QUIC: true, Background: background, Verdict: verdictOf(err), Took: now.Sub(started), Err: plain(err),
 	})
 }
 
@@ -111,8 +119,8 @@ func (s *Selector) crowded() bool {
 // tcpDialed takes the end of a dial over TCP into the memory.
 func (s *Selector) tcpDialed(r delivery.Route, conn Conn, err *delivery.SendError, started time.Time, background bool) {
 	now := time.Now()
-	if err == nil {
-		rtt := conn.Handshake().Connect
+	if err == nil && !conn.Reused() {
+		rtt := cmp.Or(conn.RTT(), conn.Handshake().Connect)
 		s.mu.Lock()
 		s.m.tcpUp(now, r, rtt)
 		s.unlock()

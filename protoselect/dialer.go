@@ -2,6 +2,7 @@ package protoselect
 
 import (
 	"context"
+	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
@@ -14,6 +15,11 @@ type Conn interface {
 	delivery.RoundTripper
 	// Release gives the unused slot back and leaves the connection warm.
 	Release()
+	// Reused reports whether the connection was up before this slot was asked
+	// for: it is no news about the handshake.
+	Reused() bool
+	// RTT is the connection's smoothed round-trip time, 0 = unknown.
+	RTT() time.Duration
 }
 
 // TCPOptions narrow a connection over TCP.

@@ -12,8 +12,9 @@
 // is the attempt's failure. Connections race; requests never do. No request
 // serves as a probe: what a probe does is a handshake.
 //
-// HTTP/3 never makes a delivery fail that TCP could have made: with a dead UDP
-// path it costs at most one stagger, and the next delivery starts over TCP.
+// A dead UDP path costs a delivery at most one stagger, and the next one starts
+// over TCP. What passes a handshake and then swallows requests costs one
+// attempt, two if it had worked before.
 //
 // # States
 //

@@ -48,14 +48,18 @@ type fakeConn struct {
 // slot is one reservation on a connection.
 type slot struct {
 	*fakeConn
-	spent bool
+	spent  bool
+	reused bool
 }
 
-func (n *fakeNet) reserve(c *fakeConn) Conn {
+func (n *fakeNet) reserve(c *fakeConn, reused bool) Conn {
 	c.used++
 	n.held++
-	return &slot{fakeConn: c}
+	return &slot{fakeConn: c, reused: reused}
 }
+
+func (s *slot) Reused() bool       { return s.reused }
+func (s *slot) RTT() time.Duration { return s.hs.QUIC + s.hs.Connect }
 
 func (s *slot) spend() {
 	s.net.mu.Lock()
@@ -116,7 +120,7 @@ func (n *fakeNet) Warm(_ delivery.Endpoint, want Want) (Conn, bool) {
 		if !h3 && want.TCP.Protocol != delivery.ProtocolNone && c.proto != want.TCP.Protocol {
 			continue
 		}
-		return n.reserve(c), true
+		return n.reserve(c, true), true
 	}
 	return nil, false
 }
@@ -170,7 +174,7 @@ func (n *fakeNet) add(c *fakeConn) Conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.pool = append(n.pool, c)
-	return n.reserve(c)
+	return n.reserve(c, false)
 }
 
 // cool forgets every warm connection.

@@ -9,10 +9,9 @@ import (
 
 // link is a connection with what the selector knows about it.
 type link struct {
-	conn   Conn
-	h3     bool
-	reused bool
-	alt    candidate // with h3
+	conn Conn
+	h3   bool
+	alt  candidate // with h3
 }
 
 // race is the staggered start of one delivery: QUIC at once, TCP after the
@@ -127,7 +126,7 @@ func (r *race) tryTCP(ctx context.Context) (link, bool) {
 	}
 	r.tcpUsed = true
 	if conn, ok := r.s.dialer.Warm(r.ep, Want{TCP: r.plan.tcp}); ok {
-		l := link{conn: conn, reused: true}
+		l := link{conn: conn}
 		r.won(l)
 		return l, true
 	}
@@ -231,7 +230,7 @@ func (r *race) dialTCPAlone(ctx context.Context) (link, *delivery.SendError) {
 
 func (r *race) tryWarmTCP() (link, bool) {
 	conn, ok := r.s.dialer.Warm(r.ep, Want{TCP: r.plan.tcp})
-	return link{conn: conn, reused: true}, ok
+	return link{conn: conn}, ok
 }
 
 // dialTCP dials within the delivery's own context: nobody races it.
@@ -246,34 +245,23 @@ func (s *Selector) dialTCP(ctx context.Context, ep delivery.Endpoint, opts TCPOp
 	return link{conn: conn}, nil
 }
 
-// dialH3 serves a demand for HTTP/3: the candidates in order, no TCP.
-func (s *Selector) dialH3(ctx context.Context, ep delivery.Endpoint, p plan) (link, *delivery.SendError) {
-	r := race{s: s, ep: ep, plan: p, started: time.Now()}
-	for range maxH3Tries {
-		if r.quic == nil && !r.tryQUIC() {
+// dialH3 serves a demand for HTTP/3: the candidates in order, no TCP. It does
+// not share its dials: who has nothing to fall back on waits for a stream in
+// the transport's queue, in order of arrival.
+func (s *Selector) dialH3(ctx context.Context, ep delivery.Endpoint, candidates []candidate) (link, *delivery.SendError) {
+	var last *delivery.SendError
+	for _, c := range candidates {
+		started := time.Now()
+		conn, dialErr := s.dialer.DialQUIC(ctx, ep, c.alt)
+		err := dialError(ctx, dialErr)
+		s.quicDialed(ep.Route, c.key, conn, err, started, false)
+		if err == nil {
+			return link{conn: conn, h3: true, alt: c}, nil
+		}
+		last = err
+		if ctx.Err() != nil {
 			break
 		}
-		select {
-		case <-r.quic.done:
-		case <-ctx.Done():
-			r.abandon()
-			return link{}, ended(ctx)
-		}
-		l, ok := r.claimQUIC()
-		if ok {
-			return l, nil
-		}
-		if r.quicErr == nil {
-			r.next-- // others took every stream of that connection: one more
-		}
 	}
-	if r.quicErr != nil {
-		return link{}, r.quicErr
-	}
-	return link{}, &delivery.SendError{
-		Sent: delivery.SentNever, Cause: delivery.CauseStreams, Detail: "no HTTP/3 connection with a free stream",
-	}
+	return link{}, last
 }
-
-// maxH3Tries bounds the handshakes of one demanded delivery.
-const maxH3Tries = 2 * maxCandidates

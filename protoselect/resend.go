@@ -72,14 +72,14 @@ func (a *attempt) other(ctx context.Context, first link, why ResendReason) (link
 		return a.freshH3(ctx, first)
 	case first.h3:
 		if conn, ok := a.s.dialer.Warm(a.ep, Want{TCP: p.tcp}); ok {
-			return link{conn: conn, reused: true}, nil
+			return link{conn: conn}, nil
 		}
 		return a.s.dialTCP(ctx, a.ep, p.tcp)
 	}
 	if p.warmH3 && why != ResendTooEarly {
 		for i := range p.n {
 			if conn, ok := a.s.dialer.Warm(a.ep, Want{HTTP3: true, Alternative: p.alts[i].alt}); ok {
-				return link{conn: conn, h3: true, reused: true, alt: p.alts[i]}, nil
+				return link{conn: conn, h3: true, alt: p.alts[i]}, nil
 			}
 		}
 	}
@@ -93,11 +93,9 @@ func (a *attempt) other(ctx context.Context, first link, why ResendReason) (link
 // freshH3 repeats over HTTP/3: after 425 the same connection will do.
 func (a *attempt) freshH3(ctx context.Context, first link) (link, *delivery.SendError) {
 	if conn, ok := a.s.dialer.Warm(a.ep, Want{HTTP3: true, Alternative: first.alt.alt}); ok {
-		return link{conn: conn, h3: true, reused: true, alt: first.alt}, nil
+		return link{conn: conn, h3: true, alt: first.alt}, nil
 	}
-	p := a.plan
-	p.alts[0], p.n = first.alt, 1
-	return a.s.dialH3(ctx, a.ep, p)
+	return a.s.dialH3(ctx, a.ep, []candidate{first.alt})
 }
 
 // distrusted hands an error out. A refusal of an origin that lied before proves

@@ -81,7 +81,7 @@ func (a *attempt) warm() (link, bool) {
 	if p.warmH3 {
 		for i := range p.n {
 			if conn, ok := a.s.dialer.Warm(a.ep, Want{HTTP3: true, Alternative: p.alts[i].alt}); ok {
-				return link{conn: conn, h3: true, reused: true, alt: p.alts[i]}, true
+				return link{conn: conn, h3: true, alt: p.alts[i]}, true
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (a *attempt) warm() (link, bool) {
 	if ok && p.probe {
 		a.s.startQUIC(a.ep, p.alts[0], false)
 	}
-	return link{conn: conn, reused: true}, ok
+	return link{conn: conn}, ok
 }
 
 // await gives the HTTPS record its moment.
@@ -113,7 +113,7 @@ func (a *attempt) dial(ctx context.Context) (link, *delivery.SendError) {
 	p := &a.plan
 	switch p.kind {
 	case planH3Only:
-		return a.s.dialH3(ctx, a.ep, *p)
+		return a.s.dialH3(ctx, a.ep, p.candidates())
 	case planTCP:
 		if p.probe {
 			a.s.startQUIC(a.ep, p.alts[0], false)
@@ -153,12 +153,12 @@ func (a *attempt) exchange(ctx context.Context, l link) (*delivery.Response, *de
 // describe fills the trace for the connection that gets the request.
 func (a *attempt) describe(l link) {
 	t := &a.trace
-	t.Protocol, t.Reused = l.conn.Protocol(), l.reused
+	t.Protocol, t.Reused = l.conn.Protocol(), l.conn.Reused()
 	t.Writes++
 	h := l.conn.Handshake()
 	t.Remote = h.Remote
 	t.DNS, t.Connect, t.TLS, t.QUIC = 0, 0, 0, 0
-	if !l.reused {
+	if !t.Reused {
 		t.DNS, t.Connect, t.TLS, t.QUIC = h.DNS, h.Connect, h.TLS, h.QUIC
 	}
 	t.Alternative = ""
