@@ -100,3 +100,23 @@ func (e *ConfigError) Error() string {
 	}
 	return s
 }
+
+// ConfigErrors returns every [*ConfigError] that err is or joins, in order:
+// what [NewSigner] and [NewVerifier] found wrong, for a caller that reports
+// each fault by itself.
+func ConfigErrors(err error) []*ConfigError {
+	if joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		var out []*ConfigError
+		for _, e := range joined.Unwrap() {
+			out = append(out, ConfigErrors(e)...)
+		}
+		return out
+	}
+	if ce, ok := errors.AsType[*ConfigError](err); ok {
+		return []*ConfigError{ce}
+	}
+	return nil
+}

@@ -71,7 +71,7 @@ func Explain(cfg VerifierConfig, ev Evidence) Diagnosis {
 		}
 	}
 	d.Err = err
-	for _, ce := range asConfigErrors(err) {
+	for _, ce := range ConfigErrors(err) {
 		d.add(cmp.Or(ce.mistake, MistakeConfig), false, ce.Error())
 	}
 	x := newExplainer(cfg, ev)

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // Tried, to say that it is the wrong one.
+	"crypto/sha1" // Tried, to say that it is the wrong one.
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // A mistake to be found.
+	"crypto/sha1" // A mistake to be found.
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"

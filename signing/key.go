@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -244,22 +243,4 @@ func PublicKey(private Secret) (string, error) {
 
 func formatPublic(pub ed25519.PublicKey) string {
 	return prefixPublic + base64.StdEncoding.EncodeToString(pub)
-}
-
-// asConfigErrors flattens err into the ConfigErrors it is made of.
-func asConfigErrors(err error) []*ConfigError {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var out []*ConfigError
-		for _, e := range joined.Unwrap() {
-			out = append(out, asConfigErrors(e)...)
-		}
-		return out
-	}
-	if ce, ok := errors.AsType[*ConfigError](err); ok {
-		return []*ConfigError{ce}
-	}
-	return nil
 }

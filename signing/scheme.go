@@ -2,7 +2,7 @@ package signing
 
 import (
 	"crypto/ed25519"
-	"crypto/sha1" //nolint:gosec // Twilio's default algorithm; nothing else uses it.
+	"crypto/sha1" // Twilio's default algorithm; nothing else uses it.
 	"crypto/sha256"
 	"fmt"
 	"slices"

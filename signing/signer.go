@@ -211,8 +211,9 @@ func (s *Signer) Append(dst []Field, id string, now time.Time, body []byte) ([]F
 	return p.appendFields(dst), nil
 }
 
-// Headers signs body and sets the header fields in dst, replacing any of the
-// same name: what the sender says wins over what was there.
+// Headers signs body and sets the header fields in dst, which must not be nil,
+// replacing any of the same name in whatever spelling: what the sender says
+// wins over what was there. The values share memory and must not be changed.
 func (s *Signer) Headers(dst http.Header, id string, now time.Time, body []byte) error {
 	p, err := s.begin(id, now)
 	if err != nil {

@@ -254,7 +254,7 @@ func TestSignerConfigNamesEveryFault(t *testing.T) {
 		"relative URL":          {[]SchemeConfig{with(hex, Layout{PublicURL: "/x"})}, "public_url"},
 	} {
 		s, err := NewSigner(SignerConfig{Schemes: tc.schemes})
-		faults := asConfigErrors(err)
+		faults := ConfigErrors(err)
 		if s != nil || len(faults) == 0 {
 			t.Errorf("%s: accepted (%v)", name, err)
 			continue
@@ -265,7 +265,7 @@ func TestSignerConfigNamesEveryFault(t *testing.T) {
 	}
 	_, err := NewSigner(SignerConfig{Schemes: []SchemeConfig{
 		with(one(HMACHex, " "), Layout{SignatureHeader: "Host"}), one(Standard, "x")}})
-	if n := len(asConfigErrors(err)); n != 3 {
+	if n := len(ConfigErrors(err)); n != 3 {
 		t.Errorf("%d faults: %v", n, err)
 	}
 }

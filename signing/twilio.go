@@ -2,7 +2,7 @@ package signing
 
 import (
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // Twilio's default algorithm.
+	"crypto/sha1" // Twilio's default algorithm.
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
