@@ -1,0 +1,112 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/internal/netguard"
+)
+
+// maxProxyAnswer bounds what a proxy may say before the tunnel begins.
+const maxProxyAnswer = 16 << 10
+
+// connectByProxy opens a tunnel. The target has been judged, and the proxy is
+// asked for the judged literal; its own address is the operator's choice and is
+// not. Targets are asked for one after the other: a proxy does its own racing.
+func (d *tcpDialer) connectByProxy(ctx context.Context, egress Egress, route netguard.Route) (net.Conn, error) {
+	var errs []error
+	for _, target := range route.Connect {
+		conn, err := d.tunnel(ctx, egress, route.Proxy, target)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, fmt.Errorf("proxy %s: %w", route.Proxy.Host, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// tunnel asks the proxy for one target.
+func (d *tcpDialer) tunnel(ctx context.Context, egress Egress, proxy *url.URL, target string) (net.Conn, error) {
+	conn, err := d.dialProxy(ctx, egress, proxy)
+	if err != nil {
+		return nil, err
+	}
+	// The context ends a read or write by moving the deadline into the past.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err = askForTunnel(conn, proxy, target)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (d *tcpDialer) dialProxy(ctx context.Context, egress Egress, proxy *url.URL) (net.Conn, error) {
+	port := proxy.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[proxy.Scheme]
+	}
+	address := net.JoinHostPort(proxy.Hostname(), port)
+	var conn net.Conn
+	var err error
+	if d.t.cfg.DialTCP != nil {
+		conn, err = d.t.cfg.DialTCP(ctx, "tcp", address)
+	} else {
+		dialer := &net.Dialer{}
+		if egress.Source4.IsValid() {
+			dialer.LocalAddr = &net.TCPAddr{IP: egress.Source4.AsSlice()}
+		}
+		conn, err = dialer.DialContext(ctx, "tcp", address)
+	}
+	if err != nil || proxy.Scheme != "https" {
+		return conn, err
+	}
+	secure := tls.Client(conn, &tls.Config{
+		ServerName: proxy.Hostname(), MinVersion: tls.VersionTLS12, RootCAs: d.t.cfg.RootCAs,
+		NextProtos: []string{protoHTTP1},
+	})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// askForTunnel speaks CONNECT (RFC 9110 section 9.3.6).
+func askForTunnel(conn net.Conn, proxy *url.URL, target string) error {
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{}}
+	if proxy.User != nil {
+		password, _ := proxy.User.Password()
+		credentials := base64.StdEncoding.EncodeToString([]byte(proxy.User.Username() + ":" + password))
+		req.Header.Set("Proxy-Authorization", "Basic "+credentials)
+	}
+	req.Header["User-Agent"] = noUserAgent
+	if err := req.Write(conn); err != nil {
+		return fmt.Errorf("connect %s: %w", target, err)
+	}
+	// The far end of the tunnel speaks only when it is spoken to, so nothing
+	// of it can be lost in this reader.
+	resp, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxProxyAnswer)), req)
+	if err != nil {
+		return fmt.Errorf("connect %s: %w", target, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("connect %s: the proxy answered %d", target, resp.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package transport
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// pumpLocked gives free slots to those who wait, oldest first, and dials for the
+// rest as far as the cap allows.
+func (p *pool) pumpLocked(b *bucket) {
+	p.serveLocked(b)
+	if p.closed {
+		return
+	}
+	for {
+		w := b.uncovered()
+		if w == nil || !p.roomLocked(b, w.opts) {
+			return
+		}
+		p.startDialLocked(b, w.opts.Protocol)
+	}
+}
+
+// serveLocked gives free slots to those who wait.
+func (p *pool) serveLocked(b *bucket) {
+	if len(b.waiters) == 0 {
+		return
+	}
+	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool {
+		l := p.freeLocked(b, w.opts)
+		if l == nil {
+			return false
+		}
+		p.waitingLocked(-1)
+		w.result <- acquired{conn: p.takeLocked(l, l.uses > 0)}
+		return true
+	})
+}
+
+// freeLocked reserves a slot on the connection that suits best: over HTTP/2 and
+// HTTP/3 the oldest with room, so that surplus connections fall idle; over
+// HTTP/1.1 the one used last, for the same reason. Connections that turn out to
+// be useless are evicted on the way.
+func (p *pool) freeLocked(b *bucket, opts TCPOptions) *link {
+	now := time.Now()
+	for _, l := range b.candidates() {
+		if l.state != linkLive || l.inflight >= l.limit || !opts.accepts(l) {
+			continue
+		}
+		if l.keepAlive > 0 && l.idle && now.Sub(l.idleSince) >= l.keepAlive {
+			p.evictLocked(l, EvictIdle) // the peer is about to close it
+			continue
+		}
+		if l.wire.reserve() {
+			return l
+		}
+		if l.inflight == 0 {
+			// Nothing of ours is on it, and still it takes nothing: closed, or
+			// told to go away.
+			p.evictLocked(l, EvictClosed)
+		}
+	}
+	return nil
+}
+
+// candidates returns the links in the order in which they should be filled. The
+// copy is needed only when a link can be evicted meanwhile, so a single one,
+// the common case, costs nothing.
+func (b *bucket) candidates() []*link {
+	if len(b.links) <= 1 {
+		return b.links
+	}
+	links := slices.Clone(b.links)
+	if !b.key.quic {
+		slices.SortStableFunc(links, func(x, y *link) int {
+			if x.proto != y.proto {
+				return int(y.proto) - int(x.proto) // HTTP/2 first
+			}
+			if x.proto == delivery.ProtocolHTTP1 {
+				return y.idleSince.Compare(x.idleSince)
+			}
+			return 0
+		})
+	}
+	return links
+}
+
+// accepts reports whether a link is what was asked for.
+func (o TCPOptions) accepts(l *link) bool {
+	if o.Protocol != delivery.ProtocolNone && o.Protocol != l.proto {
+		return false
+	}
+	return !o.Fresh || l.uses == 0
+}
+
+// uncovered returns the first waiter that no dial in flight is for.
+func (b *bucket) uncovered() *waiter {
+	spans := make([]int, len(b.dials))
+	for i, d := range b.dials {
+		spans[i] = d.span
+	}
+next:
+	for _, w := range b.waiters {
+		for i, d := range b.dials {
+			if spans[i] > 0 && d.protocol == w.opts.Protocol {
+				spans[i]--
+				continue next
+			}
+		}
+		return w
+	}
+	return nil
+}
+
+// roomLocked reports whether one more connection may be dialled. An idle one
+// that the waiter cannot use gives way.
+func (p *pool) roomLocked(b *bucket, opts TCPOptions) bool {
+	limit := p.capOf(b.key)
+	if len(b.links)+len(b.dials) < limit {
+		return true
+	}
+	for _, l := range b.links {
+		if l.idle && !opts.accepts(l) {
+			p.evictLocked(l, EvictCapacity)
+			return len(b.links)+len(b.dials) < limit
+		}
+	}
+	return false
+}
+
+// span is for how many waiters one dial is. One HTTP/2 or HTTP/3 connection
+// carries many requests, one over HTTP/1.1 a single one. As long as it is not
+// known which of both a route speaks, one dial is for all: it costs HTTP/1.1 a
+// handshake's time at the first burst, and saves HTTP/2 a storm of handshakes.
+func (p *pool) span(b *bucket, protocol delivery.Protocol) int {
+	switch {
+	case b.key.quic:
+		return p.cfg.MaxStreamsHTTP3
+	case protocol == delivery.ProtocolHTTP1, b.key.route.Origin.Scheme == "http":
+		return 1
+	case b.known && !b.multiplexed:
+		return 1
+	default:
+		return p.cfg.MaxStreamsHTTP2
+	}
+}
+
+func (p *pool) startDialLocked(b *bucket, protocol delivery.Protocol) {
+	d := &dial{protocol: protocol, span: p.span(b, protocol), since: p.arrivals}
+	b.dials = append(b.dials, d)
+	p.stats.Dialing++
+	key, ep, alt := b.key, b.ep, b.alt
+	p.background(func() {
+		started := time.Now()
+		l, err := p.dialer(p.dialCtx, key, ep, alt, protocol)
+		p.report(key, l, err, time.Since(started))
+		p.dialled(b, d, l, err)
+	})
+}
+
+func (p *pool) report(key bucketKey, l *link, err *delivery.SendError, took time.Duration) {
+	e := HandshakeEvent{Route: key.route, Took: took}
+	switch {
+	case err == nil:
+		e.Protocol, e.Resumed = l.proto, l.resumed
+	case key.quic:
+		e.Protocol = delivery.ProtocolHTTP3
+		fallthrough
+	default:
+		e.Cause, e.Broken = err.Cause, err.Broken
+	}
+	p.cfg.Observer.handshake(e)
+}
+
+// dialled puts a new connection to use, or hands the error to those the dial
+// was for.
+func (p *pool) dialled(b *bucket, d *dial, l *link, err *delivery.SendError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b.dials = slices.DeleteFunc(b.dials, func(other *dial) bool { return other == d })
+	p.stats.Dialing--
+	if err == nil {
+		p.addLocked(b, d, l)
+		p.serveLocked(b)
+		if l.state == linkGone && l.uses == 0 {
+			// A peer that ends connections right after the handshake is not to
+			// be dialled in a circle until the deadline.
+			err = errDiedEarly(b.key.quic)
+		}
+	}
+	if err != nil {
+		p.failLocked(b, d, err)
+	}
+	p.pumpLocked(b)
+	if l != nil && l.state == linkLive && l.inflight == 0 {
+		p.listOf(l).pushLocked(l)
+	}
+	p.forgetLocked(b)
+}
+
+// failLocked hands a dial's error to the waiters that the dial was for. Those
+// who came later have not seen their dial fail yet.
+func (p *pool) failLocked(b *bucket, d *dial, err *delivery.SendError) {
+	left := d.span
+	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool {
+		if left == 0 || w.since > d.since || w.opts.Protocol != d.protocol {
+			return false
+		}
+		left--
+		p.waitingLocked(-1)
+		own := *err
+		w.result <- acquired{err: &own}
+		return true
+	})
+}
+
+func (p *pool) addLocked(b *bucket, d *dial, l *link) {
+	l.bucket = b
+	if l.state == linkGone { // it died before it was added
+		p.background(l.wire.close)
+		return
+	}
+	b.links = append(b.links, l)
+	p.gauge(l.proto).Live++
+	if d.protocol == delivery.ProtocolNone { // ALPN had the choice
+		b.known, b.multiplexed = true, l.proto != delivery.ProtocolHTTP1
+	}
+	if p.closed {
+		p.evictLocked(l, EvictShutdown)
+	}
+}

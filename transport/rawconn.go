@@ -1,0 +1,67 @@
+package transport
+
+import (
+	"net"
+	"sync/atomic"
+)
+
+// rawConn is the TCP connection under everything. It knows when the protocol
+// stack has let go of the connection, which is how an end of the connection is
+// noticed without asking, and how many bytes came from the peer, which tells a
+// slow answer from a dead path.
+type rawConn struct {
+	net.Conn
+	received atomic.Int64
+	onClose  atomic.Pointer[func()]
+	closed   atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *rawConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// Close implements net.Conn. The stacks call it when the peer has closed, when a
+// read or write has failed, and when they are told to.
+func (c *rawConn) Close() error {
+	err := c.Conn.Close()
+	if !c.closed.Swap(true) {
+		if f := c.onClose.Load(); f != nil {
+			(*f)()
+		}
+	}
+	return err
+}
+
+// whenClosed sets what to call, once; at once if it has been closed already.
+func (c *rawConn) whenClosed(f func()) {
+	c.onClose.Store(&f)
+	if c.closed.Load() {
+		f() // a second call does no harm
+	}
+}
+
+// gateConn is what the HTTP/1.1 stack writes to: the TLS connection, or the raw
+// one for http. HTTP/1.1 carries one request at a time, so every byte that is
+// written belongs to the current one, and whether a byte left is known exactly.
+type gateConn struct {
+	net.Conn
+	raw     *rawConn
+	current atomic.Pointer[exchange]
+}
+
+// Write implements net.Conn.
+func (c *gateConn) Write(p []byte) (int, error) {
+	if ex := c.current.Load(); ex != nil && !ex.beginWrite() {
+		return 0, errSealed
+	}
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn. It closes the raw connection without a TLS
+// close_notify: that can wait seconds for a peer that does not read, and the
+// stack holds a lock meanwhile. A request's end is told by its length, so the
+// peer loses nothing.
+func (c *gateConn) Close() error { return c.raw.Close() }

@@ -1,0 +1,229 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// Header values that are shared by all requests; nobody writes to them.
+var (
+	identityEncoding = []string{"identity"}
+	noUserAgent      = []string{""} // suppresses the stacks' own, which differ
+)
+
+// requestHeader returns the header to send. The caller's map is not written to,
+// since a resend on another connection may overlap with a stack that still reads
+// it; it is copied only when something is missing, so a caller who prepares
+// requests sets Accept-Encoding and User-Agent himself.
+func requestHeader(req *delivery.Request, l *link) (http.Header, error) {
+	var identity, agent, alt bool
+	for name, values := range req.Header {
+		switch name {
+		case "Accept-Encoding":
+			identity = len(values) == 1 && values[0] == "identity"
+		case "User-Agent":
+			agent = true
+		case "Alt-Used":
+			alt = true
+		case "Connection", "Proxy-Connection", "Keep-Alive", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Expect":
+			// HTTP/3 would drop them silently and HTTP/1.1 would obey them.
+			return nil, fmt.Errorf("header %s belongs to the connection", name)
+		}
+	}
+	altUsed := ""
+	if l.proto == delivery.ProtocolHTTP3 {
+		altUsed = altUsedValue(req, l)
+	}
+	if identity && agent && !alt && altUsed == "" {
+		return req.Header, nil
+	}
+	header := make(http.Header, len(req.Header)+3)
+	maps.Copy(header, req.Header)
+	header["Accept-Encoding"] = identityEncoding
+	if !agent {
+		header["User-Agent"] = noUserAgent
+	}
+	delete(header, "Alt-Used")
+	if altUsed != "" {
+		header["Alt-Used"] = []string{altUsed}
+	}
+	return header, nil
+}
+
+// altUsedValue names the alternative service in use (RFC 7838 section 5).
+func altUsedValue(req *delivery.Request, l *link) string {
+	if req.AltUsed != "" {
+		return req.AltUsed
+	}
+	host := l.alt.Host
+	if host == "" {
+		host = l.route.Origin.Host
+	}
+	if l.alt.Port == 443 {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(l.alt.Port)))
+}
+
+// httpRequest builds what the protocol stacks take.
+func (ex *exchange) httpRequest(ctx context.Context, l *link) (*http.Request, error) {
+	req := ex.req
+	u, err := requestURL(l.route.Origin, req.Path)
+	if err != nil {
+		return nil, err
+	}
+	r := &http.Request{
+		Method:        http.MethodPost,
+		URL:           u,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        ex.header,
+		Host:          req.Host,
+		ContentLength: req.Length,
+	}
+	if req.Length > 0 {
+		r.Body = &ex.body
+	}
+	return r.WithContext(ctx), nil
+}
+
+// requestURL keeps the target byte for byte as it was registered: an opaque URL
+// is sent as it is, where a parsed one would be encoded anew.
+func requestURL(origin delivery.Origin, target string) (*url.URL, error) {
+	if target == "" || target[0] != '/' {
+		return nil, errors.New("request target does not begin with a slash")
+	}
+	for i := range len(target) {
+		if c := target[i]; c <= ' ' || c == 0x7f {
+			return nil, errors.New("request target contains a space or control character")
+		}
+	}
+	u := &url.URL{Scheme: origin.Scheme, Host: origin.Authority(), Opaque: target}
+	if strings.HasPrefix(target, "//") {
+		// An opaque target would become scheme-relative here.
+		parsed, err := url.ParseRequestURI(target)
+		if err != nil {
+			return nil, errors.New("request target does not parse")
+		}
+		u.Opaque, u.Path, u.RawPath, u.RawQuery = "", parsed.Path, parsed.RawPath, parsed.RawQuery
+		u.ForceQuery = parsed.ForceQuery
+	}
+	return u, nil
+}
+
+// invalidRequest looks for what a protocol stack refuses to encode. It is asked
+// only after a failure, to tell our mistake from the network's.
+func invalidRequest(req *delivery.Request) error {
+	if !httpguts.ValidHostHeader(req.Host) {
+		return errors.New("host is not valid")
+	}
+	for name, values := range req.Header {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Errorf("header name %q is not valid", name)
+		}
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldValue(v) {
+				return fmt.Errorf("value of header %s is not valid", name) // it may be a secret
+			}
+		}
+	}
+	return nil
+}
+
+// requestBody feeds a request's body to a protocol stack: once, from memory or
+// from a file that is opened at the first read. The stacks read on goroutines of
+// their own and do not always close what they were given, so it can be ended
+// from outside.
+type requestBody struct {
+	sent atomic.Int64
+
+	mu   sync.Mutex
+	rest []byte
+	open func() (io.ReadCloser, error)
+	file io.ReadCloser
+	over bool
+	fail error // of opening or reading: our side's
+}
+
+func (b *requestBody) init(req *delivery.Request) {
+	b.rest, b.open = req.Body, req.Open
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := b.readLocked(p)
+	b.sent.Add(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.fail = err
+	}
+	return n, err
+}
+
+func (b *requestBody) readLocked(p []byte) (int, error) {
+	if b.open == nil {
+		if len(b.rest) == 0 {
+			return 0, io.EOF
+		}
+		n := copy(p, b.rest)
+		b.rest = b.rest[n:]
+		if len(b.rest) == 0 {
+			return n, io.EOF // spares the stacks a second call
+		}
+		return n, nil
+	}
+	if b.file == nil {
+		file, err := b.open()
+		if err != nil {
+			return 0, fmt.Errorf("open body: %w", err)
+		}
+		b.file = file
+	}
+	return b.file.Read(p)
+}
+
+// Close implements io.Closer.
+func (b *requestBody) Close() error {
+	b.end()
+	return nil
+}
+
+// end stops reading for good and closes the file.
+func (b *requestBody) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+	if b.file != nil {
+		_ = b.file.Close() // it was only read
+		b.file, b.open = nil, nil
+	}
+}
+
+// failure returns what went wrong on our side.
+func (b *requestBody) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fail
+}

@@ -1,0 +1,59 @@
+package transport
+
+import "context"
+
+// close ends everything. New slots are refused and dials are cancelled at once,
+// idle connections are closed, and what is in flight may end until ctx does;
+// then it is interrupted. close returns when no goroutine of the pool is left.
+func (p *pool) close(ctx context.Context) error {
+	p.mu.Lock()
+	emptied := p.emptied
+	if !p.closed {
+		p.closed = true
+		p.closing.Store(true)
+		p.failWaitersLocked()
+		p.evictAllLocked(func(l *link) bool { return l.inflight == 0 })
+		p.tcp.stopLocked()
+		p.http3.stopLocked()
+		p.checkEmptyLocked()
+	}
+	p.mu.Unlock()
+	p.stopDial()
+
+	var err error
+	if emptied != nil {
+		select {
+		case <-emptied:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	p.mu.Lock()
+	p.evictAllLocked(func(*link) bool { return true })
+	p.mu.Unlock()
+	// From here on nothing waits for a peer: dials are cancelled, connections
+	// closed. So this is not bounded by ctx, which may have ended.
+	<-p.tasks.none()
+	return err
+}
+
+func (p *pool) failWaitersLocked() {
+	for _, b := range p.buckets {
+		for _, w := range b.waiters {
+			p.waitingLocked(-1)
+			w.result <- acquired{err: errClosed()}
+		}
+		b.waiters = nil
+	}
+}
+
+func (p *pool) evictAllLocked(which func(*link) bool) {
+	for _, b := range p.buckets {
+		for i := len(b.links) - 1; i >= 0; i-- {
+			if which(b.links[i]) {
+				p.evictLocked(b.links[i], EvictShutdown)
+			}
+		}
+		p.forgetLocked(b)
+	}
+}

@@ -1,0 +1,90 @@
+package transport
+
+import (
+	"sync"
+	"time"
+)
+
+// stallTimer notices a path that died after the handshake: no packet for three
+// probe timeouts after a request (RFC 9002 section 6.2). By then the peer has
+// been asked for an acknowledgement at least twice, and its QUIC stack answers
+// those however slow its application is.
+//
+// One timer serves a connection, and it runs only while a request is young.
+type stallTimer struct {
+	wire *http3Wire
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	running bool
+	stopped bool
+	packets uint64    // received when the last request was written
+	since   time.Time // when that was
+}
+
+// The bounds of three probe timeouts. Below the first, a busy machine of ours
+// would be taken for a dead path.
+const (
+	minStall = 500 * time.Millisecond
+	maxStall = 3 * time.Second
+	// peerAckDelay is the default max_ack_delay (RFC 9000 section 18.2).
+	peerAckDelay = 25 * time.Millisecond
+)
+
+func (s *stallTimer) init(w *http3Wire) { s.wire = w }
+
+// wait is three probe timeouts.
+func (s *stallTimer) wait() time.Duration {
+	stats := s.wire.conn.ConnectionStats()
+	pto := stats.SmoothedRTT + max(4*stats.MeanDeviation, time.Millisecond) + peerAckDelay
+	return min(max(3*pto, minStall), maxStall)
+}
+
+// arm begins the wait for a packet after a request.
+func (s *stallTimer) arm(packets uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.running && s.packets == packets {
+		return // the earlier request waits for the same packet
+	}
+	s.packets, s.since = packets, time.Now()
+	if s.running {
+		return // check finds the new start
+	}
+	s.running = true
+	if s.timer == nil {
+		s.timer = time.AfterFunc(s.wait(), s.check)
+		return
+	}
+	s.timer.Reset(s.wait())
+}
+
+// check runs when the wait is over.
+func (s *stallTimer) check() {
+	s.mu.Lock()
+	s.running = false
+	if s.stopped || s.wire.conn.ConnectionStats().PacketsReceived != s.packets || s.wire.watch.started() == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if left := s.wait() - time.Since(s.since); left > 0 {
+		s.running = true
+		s.timer.Reset(left)
+		s.mu.Unlock()
+		return
+	}
+	s.stopped = true // said once is enough
+	s.mu.Unlock()
+	l := s.wire.link
+	l.pool.drain(l, EvictStalled)
+	l.pool.cfg.Observer.stalled(l.route, l.alt)
+}
+
+func (s *stallTimer) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
