@@ -19,7 +19,8 @@ import (
 // Invariant: db is used under mu held for reading, from NewIter or Get until
 // the iterator or value is closed. Close and Reopen hold it for writing.
 type kv struct {
-	log *slog.Logger
+	log    *slog.Logger
+	onFail func(error) // told of a failure; may be nil
 
 	mu     sync.RWMutex
 	db     *pebble.DB // nil while closed
@@ -56,6 +57,9 @@ func (k *kv) readyLocked() error {
 func (k *kv) fail(cause error) {
 	if k.failure.CompareAndSwap(nil, &failure{fmt.Errorf("%w: %w", delivery.ErrNotReady, cause)}) {
 		k.log.Error("store failed, it must be opened again", "error", cause)
+		if k.onFail != nil {
+			k.onFail(cause)
+		}
 	}
 }
 

@@ -1,50 +1,243 @@
 package storage
 
 import (
-	"log/slog"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-// Config is what a [Store] needs to know.
-type Config struct {
-	// Dir is the directory of the store. It is created when it does not exist.
-	Dir string
-	// FS is the file system; nil = the operating system's.
-	FS vfs.FS
-	// Logger gets what an operator must know; nil = nothing is logged.
-	Logger *slog.Logger
-}
+// ErrLocked: another process has the store open.
+var ErrLocked = errors.New("store is in use by another process")
 
-// Store is the open store.
+// Store is the open store. Its methods may be called from any goroutine.
+//
+// It owns the committer's two goroutines and, from Start on, those that watch the
+// disk and enforce retention. Lock order: life, then kv.mu; the committer's
+// goroutine takes neither.
 type Store struct {
 	kv
-	cfg Config
+	cfg   Config
+	fs    vfs.FS
+	hooks atomic.Pointer[Hooks]
+	disk  disk
+	spool *spool
+
+	// life makes Reopen and Close exclude each other.
+	life    sync.Mutex
+	dirLock *pebble.Lock
+	stopFS  io.Closer // ends the watch over the file system; nil = there is none
+	cache   *pebble.Cache
+	commit  atomic.Pointer[committer] // nil while closed
+	lease   atomic.Pointer[delivery.Lease]
+
+	partitions int // set by Open, then constant
+
+	cancel     context.CancelFunc
+	background sync.WaitGroup
 }
 
-// Open opens the store, or creates it.
+// Open opens the store, or creates it. It scans nothing, however much is stored.
+// Each opening has a higher epoch than the one before. The background tasks
+// begin with Start.
 func Open(cfg Config) (*Store, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	s := &Store{cfg: cfg}
-	s.log = cfg.Logger
-	db, err := pebble.Open(cfg.Dir, &pebble.Options{FS: cfg.FS})
-	if err != nil {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s.db = db
+	s := &Store{cfg: cfg, fs: cfg.FS}
+	s.log, s.onFail = cfg.Logger, cfg.Observer.Failed
+	s.hooks.Store(&Hooks{})
+	if s.fs == nil {
+		s.fs = s.realFS()
+	}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.release())
+	}
+	s.disk.check(s)
 	return s, nil
 }
 
-// Close closes the store.
+// open takes the directory and what lies in it.
+func (s *Store) open() error {
+	if err := makeDir(s.fs, s.cfg.Dir); err != nil {
+		return err
+	}
+	var err error
+	if s.dirLock, err = lockDir(s.fs, s.cfg.Dir); err != nil {
+		return err
+	}
+	if s.spool, err = openSpool(s.fs, s.cfg.Dir, s.cfg.FS == nil); err != nil {
+		return err
+	}
+	s.cache = pebble.NewCache(s.cfg.Cache)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openLocked()
+}
+
+// release gives back everything but the database.
+func (s *Store) release() error {
+	var err error
+	if s.cache != nil {
+		s.cache.Unref()
+	}
+	if s.spool != nil {
+		err = s.spool.close()
+	}
+	if s.dirLock != nil {
+		err = errors.Join(err, s.dirLock.Close())
+	}
+	if s.stopFS != nil {
+		err = errors.Join(err, s.stopFS.Close())
+	}
+	return err
+}
+
+// openLocked opens the database with a new fuse, raises the epoch and starts a
+// committer. The caller holds kv.mu for writing.
+func (s *Store) openLocked() error {
+	fs := newFuse(s.fs, s.fail)
+	s.failure.Store(nil)
+	db, err := pebble.Open(s.cfg.Dir, s.options(fs))
+	if err != nil {
+		return s.openError(err)
+	}
+	m, err := s.raiseEpoch(db)
+	if err != nil {
+		return errors.Join(err, closeDB(db))
+	}
+	s.db = db
+	if s.partitions == 0 {
+		s.partitions = m.partitions
+	}
+	lease := delivery.Lease{Node: s.cfg.Node, Epoch: m.epoch}
+	s.lease.Store(&lease)
+	c := newCommitter(&s.kv, db, &s.cfg, m, lease)
+	c.hooks, c.spool = &s.hooks, s.spool
+	c.start()
+	s.commit.Store(c)
+	return nil
+}
+
+// raiseEpoch makes this opening's epoch and positions durable.
+func (s *Store) raiseEpoch(db *pebble.DB) (meta, error) {
+	b := db.NewBatch()
+	defer b.Close()
+	m, err := loadMeta(db, b, s.cfg.Partitions)
+	if err != nil {
+		return meta{}, err
+	}
+	return m, s.applySynced(db, b)
+}
+
+// openError says in our words what Pebble means.
+func (s *Store) openError(err error) error {
+	if f := s.failure.Load(); f != nil {
+		return f.err
+	}
+	if isNewerFormat(err) {
+		return &FormatError{Supported: FormatVersion, Err: err}
+	}
+	return err
+}
+
+// closeDB closes a database. That a fuse has blown is known elsewhere.
+func closeDB(db *pebble.DB) error {
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close database: %w", err)
+	}
+	return nil
+}
+
+// Lease is the right to write facts. It changes when the store is opened again.
+func (s *Store) Lease() delivery.Lease { return *s.lease.Load() }
+
+// Partitions is the number of partitions of this store.
+func (s *Store) Partitions() int { return s.partitions }
+
+// SetHooks tells the committer whom to ask and tell about publishes. It is to be
+// called while nothing is being published.
+func (s *Store) SetHooks(h Hooks) { s.hooks.Store(&h) }
+
+// Healthy returns nil if the store can write. Otherwise the error wraps
+// [delivery.ErrNotReady] and says why, or is [delivery.ErrClosed].
+func (s *Store) Healthy() error { return s.ready() }
+
+// committer returns the one that takes jobs now.
+func (s *Store) committer() (*committer, error) {
+	if f := s.failure.Load(); f != nil {
+		return nil, f.err
+	}
+	c := s.commit.Load()
+	if c == nil {
+		return nil, s.notTaken()
+	}
+	return c, nil
+}
+
+// Reopen closes the database and opens it again: the way back after a failure,
+// once its cause is gone. What was acknowledged is there, what was not may be.
+// The lease is a new one, and facts with the old one are refused: whoever holds
+// rows in memory must load them again. If opening fails the store stays not
+// ready, and Reopen may be tried again.
+func (s *Store) Reopen() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.stopCommitter()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return delivery.ErrClosed
+	}
+	if s.db != nil {
+		if err := closeDB(s.db); err != nil {
+			s.log.Warn("database was closed with an error", "error", err)
+		}
+		s.db = nil
+	}
+	if err := s.openLocked(); err != nil {
+		s.failure.CompareAndSwap(nil, &failure{fmt.Errorf("%w: %w", delivery.ErrNotReady, err)})
+		return fmt.Errorf("reopen store: %w", err)
+	}
+	s.log.Info("store opened again", "epoch", uint64(s.Lease().Epoch))
+	return nil
+}
+
+// stopCommitter finishes what was handed in and takes no more.
+func (s *Store) stopCommitter() {
+	if c := s.commit.Swap(nil); c != nil {
+		c.close()
+	}
+}
+
+// Close finishes what was handed in, ends the background tasks and closes the
+// database. A second call does nothing.
 func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.background.Wait()
+	s.stopCommitter()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	return s.db.Close()
+	var err error
+	if s.db != nil {
+		err = closeDB(s.db)
+		s.db = nil
+	}
+	return errors.Join(err, s.release())
 }

@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// Event returns an event with its payload, inline or spooled (see
+// [Store.OpenPayload]). Callers must not modify it. An event that was deleted,
+// or whose retention has passed, is [delivery.ErrEventGone].
+func (s *Store) Event(_ context.Context, key delivery.EventKey) (*delivery.Event, error) {
+	e, _, err := s.event(key, true)
+	return e, err
+}
+
+// EventTargets returns an event without its payload, and whom it was for. After
+// a replay restored an event that retention had removed, it names that
+// delivery's subscriber only.
+func (s *Store) EventTargets(_ context.Context, key delivery.EventKey) (*delivery.Event, []delivery.Target, error) {
+	return s.event(key, false)
+}
+
+func (s *Store) event(key delivery.EventKey, payload bool) (e *delivery.Event, targets []delivery.Target, err error) {
+	err = s.view(func(db *pebble.DB) error {
+		e, targets, err = readEvent(db, key, payload)
+		return err
+	})
+	return e, targets, err
+}
+
+func readEvent(r pebble.Reader, key delivery.EventKey, payload bool) (*delivery.Event, []delivery.Target, error) {
+	var buf [17]byte
+	v, closer, err := r.Get(appendEventRow(buf[:0], key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil, fmt.Errorf("event %s: %w", key, delivery.ErrEventGone)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("event %s: %w", key, err)
+	}
+	e, targets, err := decodeEvent(key, v, payload)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return nil, nil, fmt.Errorf("event %s: %w", key, err)
+	}
+	return e, targets, nil
+}
+
+// copyForDead gives a dead letter its own copy of the event, and of its spool
+// file. An event that is gone leaves a dead letter without a payload.
+func (c *committer) copyForDead(m *delivery.Moved) error {
+	e, _, err := readEvent(c.db, m.Row.Event, true)
+	if errors.Is(err, delivery.ErrEventGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if e.Spool != "" {
+		if e.Spool, err = c.spool.keep(e.Spool, m.Row.Event, m.Row.Subscriber); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+	}
+	m.Copy = e
+	return nil
+}
+
+// EventByID finds an event by the id it was published with; source is "" for
+// the publish API, else the ingress source. An id that was made by us is the
+// event's key. Ids are known as long as events are kept.
+func (s *Store) EventByID(_ context.Context, tenant delivery.TenantNum, source, id string) (delivery.EventKey, error) {
+	if key, err := delivery.ParseEventKey(id); err == nil && source == "" {
+		if e, _, err := s.event(key, false); err == nil && e.Tenant == tenant {
+			return key, nil
+		}
+	}
+	var found delivery.EventKey
+	err := s.view(func(db *pebble.DB) error {
+		// Buckets lie in the order of time: look from the newest back.
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixDedupe}, UpperBound: []byte{prefixDedupe + 1}})
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		for ok := it.Last(); ok; {
+			bucket := binary.BigEndian.Uint16(it.Key()[1:])
+			key := dedupeIDKey(bucket, tenant, source, id)
+			v, has, err := getFrom(db, key[:])
+			if err != nil {
+				return err
+			}
+			if has {
+				row, err := decodeDedupe(v)
+				if err != nil {
+					return err
+				}
+				if row.source == source && row.id == id {
+					found = row.event
+					return nil
+				}
+			}
+			ok = it.SeekLT([]byte{prefixDedupe, byte(bucket >> 8), byte(bucket)})
+		}
+		return it.Error()
+	})
+	if err == nil && found.IsZero() {
+		err = delivery.ErrEventGone
+	}
+	if err != nil {
+		return delivery.EventKey{}, fmt.Errorf("event by id: %w", err)
+	}
+	return found, nil
+}
