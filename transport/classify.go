@@ -285,17 +285,23 @@ func connectionEnded(err error) bool {
 // isProtocolError finds a peer that broke the rules rather than the connection.
 func isProtocolError(err error) bool {
 	switch {
-	case err == nil, isNetworkError(err), isType[*quic.StreamError](err), isType[*quic.ApplicationError](err),
-		isType[*quic.IdleTimeoutError](err), isType[*quic.StatelessResetError](err), isType[*quic.TransportError](err):
+	case err == nil, isType[*quic.StreamError](err), isType[*quic.ApplicationError](err), isType[*quic.TransportError](err),
+		isType[*quic.IdleTimeoutError](err), isType[*quic.StatelessResetError](err):
 		return false
 	case errors.Is(err, errTooMany1xx):
 		return true
 	}
 	if se, ok := asHTTP2StreamError(err); ok {
-		return se.Cause != nil && se.Cause.Error() != http2FromPeer // ours, about what the peer sent
+		return se.Cause == nil || se.Cause.Error() != http2FromPeer // ours, about what the peer sent
 	}
 	text := err.Error()
-	for _, sign := range []string{"malformed", "invalid", "exceeded", "too large", "too many", "parsing frame"} {
+	if strings.HasPrefix(text, "http3: ") || strings.HasPrefix(text, "connection error: ") {
+		return true // what is left of the stacks' own errors is about frames and headers
+	}
+	if isNetworkError(err) {
+		return false
+	}
+	for _, sign := range []string{"malformed", "invalid", "exceeded", "too large", "too many"} {
 		if strings.Contains(text, sign) {
 			return true
 		}

@@ -23,8 +23,10 @@ type tcpServer struct {
 
 type serverOption func(*http.Server)
 
-func http1Only(s *http.Server) { s.TLSConfig.NextProtos = []string{protoHTTP1} }
-func http2Only(s *http.Server) { s.TLSConfig.NextProtos = []string{protoHTTP2} }
+func http1Only(s *http.Server) {
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+}
 
 func serveTLS(t *testing.T, h http.Handler, options ...serverOption) *tcpServer {
 	return serveOn(t, h, true, options...)
