@@ -119,6 +119,13 @@ func (a *alternative) state(now time.Time) State {
 	}
 }
 
+// diedUnproven reports whether the alternative swallowed requests after its
+// handshake and TCP has not been tried since: another handshake proves nothing,
+// so the next delivery tries TCP, which also settles the question.
+func (a *alternative) diedUnproven(now time.Time) bool {
+	return a.pending == delivery.BrokenAfterDeath && now.Sub(a.pendingAt) <= tcpWitness
+}
+
 // worthKeeping reports whether a record without a fresh advert still carries
 // memory that a new advert must not erase.
 func (a *alternative) worthKeeping(now time.Time) bool {

@@ -110,7 +110,7 @@ func (p *altSvcParser) quoted() (string, bool) {
 			i++
 			out = append(out, p.rest[i])
 		case c == 0x7f || (c < 0x20 && c != '\t'):
-			p.rest = p.rest[i:]
+			p.rest = "" // no HTTP stack lets this pass: the line is worth nothing
 			return "", false
 		case out != nil:
 			out = append(out, c)

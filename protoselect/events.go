@@ -24,6 +24,9 @@ func (m *machine) quicUp(now time.Time, r delivery.Route, k altKey, rtt time.Dur
 	a.upAt = now
 	a.srtt = smoothed(a.srtt, rtt)
 	a.holds, a.holdUntil = 0, time.Time{}
+	if a.diedUnproven(now) {
+		return
+	}
 	m.clearPending(e, a)
 	if !a.broken.until.IsZero() {
 		// A handshake proves that packets pass, not that requests do: the

@@ -122,13 +122,20 @@ func (l *lookups) cached(name string, now time.Time) (LookupResult, bool) {
 	return c.result, true
 }
 
+// arrived is the channel of an answer that is there already.
+var arrived = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
 // ask starts or joins the lookup for the route. The channel is closed when its
-// result is in the memory; nil = it is there already, or never will be.
+// result is in the memory; nil = it never will be.
 func (s *Selector) ask(r delivery.Route) <-chan struct{} {
 	name := recordName(r.Origin)
 	if res, ok := s.lookups.cached(name, time.Now()); ok {
 		s.learn(res, r)
-		return nil
+		return arrived
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -137,14 +137,13 @@ func (m *machine) planAuto(p *plan, e *routeMemory, now time.Time) {
 		m.planEgressDown(p, e, now, best, resting)
 		return
 	case best == nil:
-		p.state = resting.state(now)
-		if p.state == StateHalfOpen && !now.Before(resting.holdUntil) {
-			p.add(resting)
-			p.probe = true
-		}
+		m.planResting(p, resting, now)
 		return
 	}
 	p.state = best.state(now)
+	if best.diedUnproven(now) {
+		return // TCP, to see whether it is the path or HTTP/3
+	}
 	p.stagger = staggerFor(m.roundTrip(e, best), m.stagger)
 	switch p.state {
 	case StateConfirmed:
@@ -155,6 +154,23 @@ func (m *machine) planAuto(p *plan, e *routeMemory, now time.Time) {
 		p.kind, p.probe, p.stagger = planWarmFirst, true, 0
 	}
 	m.refreshLookup(p, e, best, now)
+}
+
+// planResting: nothing may be dialled now. A half-open alternative is probed,
+// one that is on hold may be used while it is warm.
+func (m *machine) planResting(p *plan, a *alternative, now time.Time) {
+	p.state = a.state(now)
+	held := now.Before(a.holdUntil)
+	switch p.state {
+	case StateHalfOpen:
+		if !held {
+			p.add(a)
+			p.probe = true
+		}
+	case StateConfirmed, StateAdvertised:
+		p.add(a)
+		p.warmH3 = true
+	}
 }
 
 // choose fills the plan's candidates with usable alternatives, best first, and

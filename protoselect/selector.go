@@ -26,9 +26,11 @@ type Selector struct {
 	m       *machine
 	legs    map[legKey]*leg
 	dials   int
+	started bool
 	stopped bool
-	dirty   map[delivery.Route]struct{}
-	pinned  bool // pins are dirty
+	// dirty and dirtyPins are what Memory has not got yet.
+	dirty     map[delivery.Route]struct{}
+	dirtyPins map[delivery.Origin]struct{}
 }
 
 // New returns a selector that dials through d.
@@ -39,7 +41,8 @@ func New(cfg Config, d Dialer) (*Selector, error) {
 	}
 	s := &Selector{
 		cfg: cfg, dialer: d, m: newMachine(cfg),
-		legs: make(map[legKey]*leg), dirty: make(map[delivery.Route]struct{}), wake: make(chan struct{}, 1),
+		legs: make(map[legKey]*leg), dirty: make(map[delivery.Route]struct{}),
+		dirtyPins: make(map[delivery.Origin]struct{}), wake: make(chan struct{}, 1),
 	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.lookups = newLookups(cfg.DNS)
