@@ -51,13 +51,7 @@ type building struct {
 	urgent  bool // somebody waits for it
 	closed  bool // nothing more may be added
 	applied time.Time
-	touched map[deliveryRef]struct{} // by steps of this batch
-}
-
-// deliveryRef names a delivery inside the store.
-type deliveryRef struct {
-	event delivery.EventKey
-	sub   delivery.SubscriberNum
+	touched map[DeliveryRef]struct{} // by steps of this batch
 }
 
 // committer turns jobs into batches. One goroutine builds and applies batches
@@ -267,7 +261,7 @@ func (c *committer) open() {
 	b := c.spare
 	c.spare = nil
 	if b == nil {
-		b = &building{c: c, touched: map[deliveryRef]struct{}{}}
+		b = &building{c: c, touched: map[DeliveryRef]struct{}{}}
 	}
 	b.b = c.db.NewBatch()
 	c.batch, c.elapsed = b, false

@@ -89,8 +89,8 @@ func readRows(db *pebble.DB, from, end []byte, limit int, lease []byte) ([]deliv
 		}
 		rows = append(rows, row)
 	}
-	if err := it.Error(); err != nil || len(rows) == 0 {
-		return nil, err
+	if err := it.Error(); err != nil || len(rows) == 0 || lease == nil {
+		return rows, err
 	}
 	// Read after the rows: a watermark that is newer than they are covers no row
 	// too many, since rows that came later have a higher sequence.

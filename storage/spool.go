@@ -70,21 +70,21 @@ func spoolName(k delivery.EventKey, sub delivery.SubscriberNum) string {
 }
 
 // parseSpoolName reads a name back; ok is false for a file that is not ours.
-func parseSpoolName(name string) (ref deliveryRef, ok bool) {
+func parseSpoolName(name string) (ref DeliveryRef, ok bool) {
 	event, sub, dead := strings.Cut(name, "-")
 	raw, err := hex.DecodeString(event)
-	if err != nil || len(raw) != len(ref.event) {
-		return deliveryRef{}, false
+	if err != nil || len(raw) != len(ref.Event) {
+		return DeliveryRef{}, false
 	}
-	copy(ref.event[:], raw)
+	copy(ref.Event[:], raw)
 	if dead {
 		n, err := strconv.ParseUint(sub, 16, 64)
 		if err != nil {
-			return deliveryRef{}, false
+			return DeliveryRef{}, false
 		}
-		ref.sub = delivery.SubscriberNum(n)
+		ref.Subscriber = delivery.SubscriberNum(n)
 	}
-	return ref, spoolName(ref.event, ref.sub) == name
+	return ref, spoolName(ref.Event, ref.Subscriber) == name
 }
 
 // write stores an event's payload durably and returns its name.

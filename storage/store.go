@@ -40,8 +40,16 @@ type Store struct {
 
 	partitions int // set by Open, then constant
 
-	cancel     context.CancelFunc
+	cancel     context.CancelFunc // ends the background tasks
 	background sync.WaitGroup
+	opening    atomic.Pointer[opening]
+}
+
+// opening is the time from one opening of the database to its closing; what may
+// hold the database for long watches its end.
+type opening struct {
+	ctx context.Context //nolint:containedctx // it is a lifetime, not a call
+	end context.CancelFunc
 }
 
 // Open opens the store, or creates it. It scans nothing, however much is stored.
@@ -124,6 +132,8 @@ func (s *Store) openLocked() error {
 	c.hooks, c.spool = &s.hooks, s.spool
 	c.start()
 	s.commit.Store(c)
+	ctx, end := context.WithCancel(context.Background())
+	s.opening.Store(&opening{ctx, end})
 	return nil
 }
 
@@ -211,10 +221,14 @@ func (s *Store) Reopen() error {
 	return nil
 }
 
-// stopCommitter finishes what was handed in and takes no more.
+// stopCommitter finishes what was handed in and takes no more. Long readers are
+// told to let go of the database.
 func (s *Store) stopCommitter() {
 	if c := s.commit.Swap(nil); c != nil {
 		c.close()
+	}
+	if o := s.opening.Load(); o != nil {
+		o.end()
 	}
 }
 
