@@ -14,6 +14,7 @@
 //	                        ├─ sizes     files, functions, percentiles
 //	                        └─ style     sleeps, skips, old idioms, left-overs
 //	go.mod, docs/dependencies.md ─────── every direct dependency is explained
+//	docs/adr, *.md ───────────────────── decisions have reasons, links a target
 //
 // Guarantee: every rule is proven able to fail. Each has a tree of bad source
 // under testdata, and a test that demands exactly the violations that its

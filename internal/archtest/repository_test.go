@@ -51,6 +51,22 @@ func TestEveryDirectDependencyIsExplained(t *testing.T) {
 	none(t, violations)
 }
 
+func TestDecisionsAreRecordedWithTheirReasons(t *testing.T) {
+	violations, err := Records(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none(t, violations)
+}
+
+func TestDocumentsLinkToWhatIsThere(t *testing.T) {
+	violations, err := Links(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none(t, violations)
+}
+
 func TestTopLevelIsTheArchitectureDiagram(t *testing.T) {
 	violations, err := TopLevel(root)
 	if err != nil {

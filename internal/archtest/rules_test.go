@@ -61,6 +61,19 @@ func TestEachRuleFindsWhatItIsFor(t *testing.T) {
 	}
 }
 
+func TestRecordsAndLinksFindWhatIsMissing(t *testing.T) {
+	dir := filepath.Join("testdata", "records")
+	violations, err := Records(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, err := Links(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exactly(t, slices.Concat(violations, broken), dir)
+}
+
 func TestDependenciesFindsRowsAndRequirementsThatDisagree(t *testing.T) {
 	dir := filepath.Join("testdata", "dependencies")
 	deps, err := ReadDependencies(dir)
