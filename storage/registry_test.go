@@ -61,7 +61,7 @@ func (b *registryBench) reopen() {
 func openTestRegistry(fs vfs.FS, key NodeKey, change func(*pebble.Options)) (*Registry, error) {
 	opts := &pebble.Options{
 		FS: fs, Logger: quietPebble{}, FormatMajorVersion: pebble.FormatNewest,
-		MemTableSize: 256 << 10, DisableAutomaticCompactions: true,
+		MemTableSize: 1 << 20,
 	}
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionNone })
 	if change != nil {
