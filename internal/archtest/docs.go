@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 const whyDocumented = "a name that others may use says what it means, in which unit, and what can fail"
@@ -107,17 +108,29 @@ func undocumentedType(d *ast.GenDecl, s *ast.TypeSpec) []missing {
 	if !ok || !strings.HasSuffix(s.Name.Name, "Config") {
 		return out
 	}
+	above := "" // the last comment; it may name the fields that follow it
 	for _, field := range fields.Fields.List {
-		if field.Doc.Text() != "" || field.Comment.Text() != "" {
+		if field.Doc.Text() != "" {
+			above = field.Doc.Text()
+			continue
+		}
+		if field.Comment.Text() != "" {
 			continue
 		}
 		for _, name := range field.Names {
-			if name.IsExported() {
+			if name.IsExported() && !names(above, name.Name) {
 				out = append(out, missing{s.Name.Name + "." + name.Name, name})
 			}
 		}
 	}
 	return out
+}
+
+// names says whether a comment has the name as a word.
+func names(comment, name string) bool {
+	return slices.Contains(strings.FieldsFunc(comment, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}), name)
 }
 
 // undocumentedValue accepts the comment of a group for its members: a list of

@@ -35,6 +35,10 @@ type Config struct {
 	Depth int
 	Width int // Width is documented at its end.
 	inner int
+	// Near and Far are documented together.
+	Near int
+	Far  int
+	Fa   int
 }
 
 // Queue is documented, and its methods with it.
