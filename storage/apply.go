@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -144,10 +145,7 @@ func (f *fold) putDedupe(b *pebble.Batch, x *delivery.Published) error {
 	if x.Dedupe == nil {
 		return nil
 	}
-	row := dedupeRow{
-		event: x.Event.Key, content: x.Dedupe.Content, deliveries: len(x.Targets),
-		source: x.Dedupe.Source, id: x.Event.ID,
-	}
+	row := dedupeOf(x)
 	f.val = appendDedupe(f.val[:0], &row)
 	bucket := bucketOf(x.Event.Key.Time())
 	if x.Dedupe.ID != "" {
@@ -265,7 +263,10 @@ func leaseSpan(place delivery.Place, lane delivery.Priority, key delivery.KeyHas
 
 // Dedupe rows lie in buckets of this length, so that a window of the same length
 // is answered by two of them, and the past is dropped as a range.
-const dedupeBucketMilli = 4 * 24 * 60 * 60 * 1000
+const (
+	dedupeBucket      = 4 * day
+	dedupeBucketMilli = uint64(dedupeBucket / time.Millisecond)
+)
 
 // dedupeKey is bucket, tenant and a hash. The hash is cryptographic, since ids
 // come from outside: with one that can be made to collide, a stranger could hide

@@ -52,17 +52,18 @@ type dedupeRow struct {
 	content    [16]byte
 	deliveries int
 	source     string
-	id         string
+	id         string // as the publisher gave it
+	public     string // the event's, "" = the same
 }
 
 // appendDedupe encodes
 //
-//	version, event, content, deliveries, source, id
+//	version, event, content, deliveries, source, id, public id
 func appendDedupe(b []byte, r *dedupeRow) []byte {
 	b = append(append(b, codecVersion), r.event[:]...)
 	b = append(b, r.content[:]...)
 	b = binary.AppendUvarint(b, uint64(r.deliveries)) //nolint:gosec // a length
-	return appendString(appendString(b, r.source), r.id)
+	return appendString(appendString(appendString(b, r.source), r.id), r.public)
 }
 
 func decodeDedupe(value []byte) (dedupeRow, error) {
@@ -75,7 +76,7 @@ func decodeDedupe(value []byte) (dedupeRow, error) {
 		d.fail("number of deliveries")
 	}
 	r.deliveries = int(n) //nolint:gosec // checked
-	r.source, r.id = d.string(), d.string()
+	r.source, r.id, r.public = d.string(), d.string(), d.string()
 	return r, d.end("dedupe row")
 }
 

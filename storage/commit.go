@@ -106,7 +106,7 @@ func newCommitter(k *kv, db *pebble.DB, cfg *Config, m meta, lease delivery.Leas
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		toSync: make(chan *pebble.Batch, 1), synced: make(chan error, 1),
 		fold:   fold{partitions: m.partitions, all: true},
-		dedupe: dedupe{window: cfg.DedupeWindow, pending: map[dedupeKey]dedupeRow{}},
+		dedupe: newDedupe(cfg),
 		timer:  time.NewTimer(time.Hour),
 	}
 	c.sweeps.partitions = m.partitions
@@ -116,6 +116,12 @@ func newCommitter(k *kv, db *pebble.DB, cfg *Config, m meta, lease delivery.Leas
 
 func (c *committer) start() {
 	c.stopped.Go(c.run)
+	c.stopped.Go(func() {
+		oldest := bucketOf(time.Now().Add(-c.cfg.DedupeWindow - day))
+		if err := c.dedupe.filter.load(c.kv, oldest, c.stop); err != nil {
+			c.kv.log.Warn("ids are looked up in the database: the filter could not be loaded", "error", err)
+		}
+	})
 	c.stopped.Go(func() {
 		for b := range c.toSync {
 			c.synced <- b.SyncWait()

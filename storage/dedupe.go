@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,12 +39,24 @@ func (k dedupeKey) inBucket(bucket uint16) dedupeKey {
 	return k
 }
 
+func (k dedupeKey) bucket() uint16 { return binary.BigEndian.Uint16(k[1:]) }
+
 // dedupe answers whether an event was accepted before. It belongs to the
 // committer: the database shows every batch that was applied, pending what the
 // batch under construction adds.
 type dedupe struct {
 	window  time.Duration
+	filter  *dedupeFilter
 	pending map[dedupeKey]dedupeRow
+	newest  uint16 // bucket that was last added to
+}
+
+func newDedupe(cfg *Config) dedupe {
+	buckets := int(cfg.DedupeWindow/dedupeBucket) + 2
+	return dedupe{
+		window: cfg.DedupeWindow, pending: map[dedupeKey]dedupeRow{},
+		filter: newDedupeFilter(cfg.DedupeMemory, buckets),
+	}
 }
 
 // find looks for an earlier event with the same id, or with the same body if the
@@ -53,28 +67,31 @@ func (d *dedupe) find(db pebble.Reader, key dedupeKey, now time.Time) (dedupeRow
 	}
 	oldest := now.Add(-d.window)
 	for bucket := bucketOf(now); ; bucket-- {
-		k := key.inBucket(bucket)
-		v, closer, err := db.Get(k[:])
-		switch {
-		case err == nil:
-			row, err := decodeDedupe(v)
-			if cerr := closer.Close(); err == nil {
-				err = cerr
-			}
+		if k := key.inBucket(bucket); d.filter.maybe(k) {
+			row, ok, err := readDedupe(db, k)
 			if err != nil {
 				return dedupeRow{}, false, err
 			}
-			if !row.event.Time().Before(oldest) {
-				return row, true, nil
+			if ok {
+				return row, !row.event.Time().Before(oldest), nil
 			}
-			return dedupeRow{}, false, nil
-		case err != pebble.ErrNotFound: //nolint:errorlint // Get returns the sentinel itself; this runs for every publish
-			return dedupeRow{}, false, fmt.Errorf("read dedupe row: %w", err)
 		}
 		if bucket == bucketOf(oldest) {
 			return dedupeRow{}, false, nil
 		}
 	}
+}
+
+func readDedupe(db pebble.Reader, key dedupeKey) (dedupeRow, bool, error) {
+	v, closer, err := db.Get(key[:])
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dedupeRow{}, false, nil
+	}
+	if err != nil {
+		return dedupeRow{}, false, fmt.Errorf("read dedupe row: %w", err)
+	}
+	row, err := decodeDedupe(v)
+	return row, err == nil, errors.Join(err, closer.Close())
 }
 
 // check returns the receipt of the first event if x repeats it, or the error if
@@ -92,7 +109,7 @@ func (d *dedupe) check(db pebble.Reader, x *delivery.Published) (*delivery.Recei
 		case err != nil:
 			return nil, err
 		// The hash is trusted to be unique; the id is compared all the same.
-		case ok && row.source == x.Dedupe.Source && row.id == x.Event.ID:
+		case ok && row.source == x.Dedupe.Source && row.id == x.Dedupe.ID:
 			if row.content != x.Dedupe.Content {
 				return nil, &delivery.ConflictError{ID: x.Dedupe.ID, Existing: row.event}
 			}
@@ -113,7 +130,9 @@ func (d *dedupe) check(db pebble.Reader, x *delivery.Published) (*delivery.Recei
 }
 
 func (r *dedupeRow) receipt() *delivery.Receipt {
-	return &delivery.Receipt{Event: r.event, ID: r.id, Deliveries: r.deliveries, Deduplicated: true}
+	return &delivery.Receipt{
+		Event: r.event, ID: cmp.Or(r.public, r.id), Deliveries: r.deliveries, Deduplicated: true,
+	}
 }
 
 // add remembers an event that goes into the batch under construction.
@@ -121,15 +140,33 @@ func (d *dedupe) add(x *delivery.Published) {
 	if x.Dedupe == nil {
 		return
 	}
-	row := dedupeRow{
-		event: x.Event.Key, content: x.Dedupe.Content, deliveries: len(x.Targets),
-		source: x.Dedupe.Source, id: x.Event.ID,
-	}
+	row := dedupeOf(x)
 	bucket := bucketOf(x.Event.Key.Time())
+	if bucket > d.newest {
+		d.newest = bucket
+		d.filter.forget(bucketOf(x.Event.Key.Time().Add(-d.window - day)))
+	}
 	if x.Dedupe.ID != "" {
-		d.pending[dedupeIDKey(bucket, x.Event.Tenant, x.Dedupe.Source, x.Dedupe.ID)] = row
+		d.put(dedupeIDKey(bucket, x.Event.Tenant, x.Dedupe.Source, x.Dedupe.ID), row)
 	}
 	if x.Dedupe.Body {
-		d.pending[dedupeBodyKey(bucket, x.Event.Tenant, x.Dedupe.Source, x.Dedupe.Content)] = row
+		d.put(dedupeBodyKey(bucket, x.Event.Tenant, x.Dedupe.Source, x.Dedupe.Content), row)
 	}
+}
+
+func (d *dedupe) put(k dedupeKey, row dedupeRow) {
+	d.pending[k] = row
+	d.filter.add(k)
+}
+
+// dedupeOf is what is stored about an event for its dedupe keys.
+func dedupeOf(x *delivery.Published) dedupeRow {
+	row := dedupeRow{
+		event: x.Event.Key, content: x.Dedupe.Content, deliveries: len(x.Targets),
+		source: x.Dedupe.Source, id: x.Dedupe.ID,
+	}
+	if x.Event.ID != x.Dedupe.ID {
+		row.public = x.Event.ID
+	}
+	return row
 }
