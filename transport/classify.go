@@ -144,11 +144,19 @@ func deathAfterHandshake(f failure) delivery.Broken {
 		}
 		return delivery.BrokenAfterDeath
 	}
-	if isType[*quic.IdleTimeoutError](f.err) || isType[*quic.StatelessResetError](f.err) ||
-		isType[*quic.TransportError](f.err) {
+	if te, ok := errors.AsType[*quic.TransportError](f.err); ok && !isSystemError(te) {
+		return delivery.BrokenAfterDeath
+	}
+	if isType[*quic.IdleTimeoutError](f.err) || isType[*quic.StatelessResetError](f.err) {
 		return delivery.BrokenAfterDeath
 	}
 	return delivery.BrokenNot
+}
+
+// isSystemError finds what quic-go makes of a failed system call: an internal
+// error of our own, of which only the text is left.
+func isSystemError(te *quic.TransportError) bool {
+	return !te.Remote && te.ErrorCode == quic.InternalError
 }
 
 // fate says what the verdict means for the connection.
@@ -224,7 +232,7 @@ func classifyQUICDial(err error, e *delivery.SendError) {
 		if !te.Remote && alert >= alertBadCertificate && alert <= alertCertificateLast {
 			e.Broken = delivery.BrokenCertificate
 		}
-	case isTransport, isType[*quic.VersionNegotiationError](err), isType[*quic.ApplicationError](err):
+	case isTransport && !isSystemError(te), isType[*quic.VersionNegotiationError](err), isType[*quic.ApplicationError](err):
 		e.Broken = delivery.BrokenExplicit
 	case isType[*quic.IdleTimeoutError](err), isType[*quic.HandshakeTimeoutError](err):
 		e.Broken = delivery.BrokenTimeout

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (f *failure) complete(ctx context.Context, l *link, ex *exchange) {
 	f.goAway = ex.refused.Load()
 	f.ctxErr = ctx.Err()
 	f.closing = l.pool.closing.Load()
-	f.local = ex.body.failure()
+	f.local = cmp.Or(f.local, ex.body.failure())
 	if f.never && f.local == nil && f.ctxErr == nil {
 		f.local = invalidRequest(ex.req)
 	}

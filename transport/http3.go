@@ -40,8 +40,12 @@ func (w *http3Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 	ex.cancel = cancel
 	ex.lateKill = w.close
 	ex.trace.WroteHeaderField = func(string, []string) { w.wroteField(ex) }
-	ex.informed.Store(0)
 	req, err := ex.httpRequest(httptrace.WithClientTrace(ctx, &ex.trace), w.link)
+	if err == nil {
+		// quic-go notices a request that cannot be encoded, and then waits for
+		// its answer all the same.
+		err = invalidRequest(ex.req)
+	}
 	if err != nil {
 		cancel(nil)
 		return nil, &failure{err: err, local: err}

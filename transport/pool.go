@@ -397,6 +397,13 @@ func (p *pool) gauge(proto delivery.Protocol) *Gauge {
 	}
 }
 
+// snapshot returns the counts.
+func (p *pool) snapshot() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
 func (p *pool) capOf(key bucketKey) int {
 	if key.quic {
 		return p.cfg.MaxQUICConnsPerRoute

@@ -55,6 +55,8 @@ func TestOnePostOverEachProtocol(t *testing.T) {
 			if resp.Status != 200 || string(resp.Body) != "ok" || resp.Truncated || resp.BodyErr != nil || resp.BytesSent != 7 {
 				t.Fatalf("response %+v", resp)
 			}
+			got.mu.Lock()
+			defer got.mu.Unlock()
 			r := got.requests[0]
 			if r.Method != "POST" || r.RequestURI != "/hook?x=1" || r.ContentLength != 7 || got.bodies[0] != `{"a":1}` ||
 				r.Host != ep.Route.Origin.Authority() {

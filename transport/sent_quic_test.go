@@ -161,8 +161,8 @@ func TestHTTP3FailureSaysWhatThePeerProved(t *testing.T) {
 	}
 }
 
-// TestGoAwayRefusesExactlyTheRequestsAboveItsID sends three requests at a time.
-func TestGoAwayRefusesExactlyTheRequestsAboveItsID(t *testing.T) {
+// H6: three requests at a time, and a GOAWAY between them.
+func goAwayRefusesExactlyTheRequestsAboveItsID(t *testing.T) {
 	arrived := make(chan *quic.Stream, 3)
 	release := make(chan struct{})
 	conns := make(chan *rawConn3, 1)

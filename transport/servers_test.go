@@ -89,7 +89,12 @@ type quicOption func(*tls.Config, *quic.Config, *http3.Server)
 
 func serveQUIC(t *testing.T, h http.Handler, options ...quicOption) *quicServer {
 	t.Helper()
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	return serveQUICOn(t, 0, h, options...)
+}
+
+func serveQUICOn(t *testing.T, port int, h http.Handler, options ...quicOption) *quicServer {
+	t.Helper()
+	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,6 +65,7 @@ func (s *sockets) get(egress Egress, to netip.Addr) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open UDP socket: %w", err)
 	}
+	conn = softened(conn)
 	s.growBuffers(conn)
 	sock := &socket{conn: conn, transport: &quic.Transport{Conn: conn, ConnectionIDLength: connIDLength}}
 	s.open[key] = sock

@@ -124,9 +124,7 @@ func (t *Transport) dial(
 
 // Stats returns what a gauge can show.
 func (t *Transport) Stats() Stats {
-	t.pool.mu.Lock()
-	s := t.pool.stats
-	t.pool.mu.Unlock()
+	s := t.pool.snapshot()
 	s.Sockets = t.sockets.count()
 	return s
 }
