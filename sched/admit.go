@@ -1,0 +1,137 @@
+package sched
+
+import "github.com/dispatcher-engine/dispatcher/delivery"
+
+// Admit decides which deliveries of a publish go straight into memory, and sets
+// Target.Leased accordingly. It is called in the order of positions, before the
+// publish is committed, and followed by Committed or Aborted.
+func (s *Scheduler) Admit(p *delivery.Published) {
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		t.Leased = false
+		if !t.Due.IsZero() {
+			continue // goes to PlaceRetry
+		}
+		s.openKnown(t.Subscriber)
+		a := s.lock(t.Subscriber)
+		t.Leased = a.admitLocked(t)
+		a.unlock()
+	}
+}
+
+// openKnown makes the actor of a subscriber of which everything is known, so
+// that its next delivery need not touch the disk. The records come from the
+// directory's cache: the publish has just used them.
+func (s *Scheduler) openKnown(num delivery.SubscriberNum) {
+	if a, m := s.actors.find(num); a != nil || !m.clean() || s.halted() {
+		return
+	}
+	o, err := s.readOpened(num, memoKnown, false)
+	if err != nil || o.sub == nil {
+		return // the loader finds out what is wrong
+	}
+	a := s.lock(num)
+	if a.open || a.loading || !a.memo.clean() {
+		s.dispatch.leaveTenant(o.tenant)
+	} else {
+		a.joinLocked(o.tenant)
+		a.openLocked(o)
+	}
+	a.unlock()
+}
+
+// admitLocked reports whether a row may go straight into memory: the actor has
+// room, and nothing older of the lane is on disk or on its way there.
+func (a *actor) admitLocked(t *delivery.Target) bool {
+	l := &a.lanes[t.Lane]
+	a.promised++
+	if a.s.halted() || !a.servingLocked() || a.Breaker != delivery.BreakerClosed || a.reread ||
+		l.disk || l.busy || l.coming > 0 || t.Key != 0 && a.moreLines || a.strictBlockedLocked() ||
+		l.rows+l.reserved >= a.s.cfg.WindowRows || a.s.rows.Load() >= int64(a.s.cfg.MaxRows) {
+		l.coming++
+		return false
+	}
+	l.reserved++
+	return true
+}
+
+// Committed tells that a publish is durable at a position, and visible in reads.
+func (s *Scheduler) Committed(p *delivery.Published, at delivery.Position) {
+	var held *payload
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		if !t.Due.IsZero() {
+			s.noticeRetry(t)
+			continue
+		}
+		if t.Leased && held == nil {
+			held = s.payloads.hold(p.Event, 1)
+		}
+		a := s.lock(t.Subscriber)
+		a.committedLocked(p, t, at, held)
+		a.advanceLocked()
+		a.unlock()
+	}
+	held.release()
+	s.pump()
+}
+
+// committedLocked resolves what Admit promised.
+func (a *actor) committedLocked(p *delivery.Published, t *delivery.Target, at delivery.Position, held *payload) {
+	l := &a.lanes[t.Lane]
+	a.promised--
+	a.wanted = true
+	if !t.Leased {
+		l.coming--
+		l.disk, l.dirty = true, true
+		return
+	}
+	l.reserved--
+	if l.disk || l.busy || !a.servingLocked() || a.s.halted() {
+		l.disk, l.dirty = true, true // the window was thrown away meanwhile
+		return
+	}
+	row := delivery.Row{
+		Subscriber: a.num, Event: p.Event.Key, Place: delivery.PlaceReady, Lane: t.Lane, Seq: at, First: at,
+		Key: t.Key, LeasedBy: p.Lease.Epoch, EnteredAt: p.Event.AcceptedAt(),
+	}
+	it := newItem(row, a.s.wall())
+	it.fast = true
+	if held != nil {
+		held.refs.Add(1)
+		it.held = held
+	}
+	l.after, l.high = at, max(l.high, at)
+	a.enterWindowLocked(it)
+	b := a.newBatch()
+	a.takeLocked(it, b)
+	a.commitLocked(b)
+}
+
+// Aborted tells that a publish was not committed.
+func (s *Scheduler) Aborted(p *delivery.Published) {
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		if !t.Due.IsZero() {
+			continue
+		}
+		a := s.lock(t.Subscriber)
+		a.promised--
+		if l := &a.lanes[t.Lane]; t.Leased {
+			l.reserved--
+		} else {
+			l.coming--
+		}
+		a.advanceLocked()
+		a.unlock()
+	}
+}
+
+// noticeRetry is told of a delivery that is to be made later.
+func (s *Scheduler) noticeRetry(t *delivery.Target) {
+	if a := s.lockExisting(t.Subscriber); a != nil {
+		a.retry.noticeLocked(t.Due)
+		a.unlock()
+	}
+	s.clock.notice(t.Subscriber, t.Due)
+}

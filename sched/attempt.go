@@ -1,0 +1,204 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// pump gives slots to whoever may run, until nobody may. Each gets a worker.
+func (s *Scheduler) pump() {
+	d := s.dispatch
+	for d.contenders[classFast].Load() > 0 || d.contenders[classSlow].Load() > 0 {
+		a, it, sl := s.nextWork()
+		if a == nil {
+			return
+		}
+		go s.work(a, it, sl)
+	}
+}
+
+// nextWork takes the next actor from the fair queue, and its row.
+func (s *Scheduler) nextWork() (*actor, *item, *slot) {
+	for {
+		now := s.time.mono()
+		a, sl := s.dispatch.next(now)
+		if a == nil {
+			return nil, nil, nil
+		}
+		a.mu.Lock()
+		a.queued = false
+		it := a.claimLocked(now)
+		a.advanceLocked()
+		a.unlock()
+		if it != nil {
+			return a, it, sl
+		}
+		s.dispatch.release(sl)
+	}
+}
+
+// work makes attempts, one after the other, as long as there is something to do
+// for its slot: for the same actor while nobody else waits, which costs neither
+// a goroutine nor a global lock, else for whoever is next.
+func (s *Scheduler) work(a *actor, it *item, sl *slot) {
+	for a != nil {
+		it.slot = sl
+		next := s.serve(a, it)
+		if next != nil {
+			it = next
+			sl.begin(s.time.mono())
+			continue
+		}
+		s.dispatch.release(sl)
+		a, it, sl = s.nextWork()
+	}
+}
+
+// claimLocked takes the next row: it is in flight from now on.
+func (a *actor) claimLocked(now instant) *item {
+	if a.s.halted() || !a.runnableLocked(now) {
+		return nil
+	}
+	it := a.pickLocked(now)
+	it.leave()
+	a.leaveWindowLocked(it)
+	it.sub = a.sub
+	it.expired = expired(a.sub, a.s.time.age(it.row.EnteredAt, a.s.wall()))
+	it.probe = a.Breaker == delivery.BreakerHalfOpen
+	a.probing = it.probe
+	a.flight.pushBack(it)
+	return it
+}
+
+// pickLocked picks the next ready row.
+func (a *actor) pickLocked(now instant) *item {
+	var views [delivery.Lanes]laneView
+	for i := range a.ready {
+		if it := a.ready[i].head; it != nil {
+			views[i] = laneView{waiting: true, priority: a.sub.Effective(delivery.Priority(i)), since: it.readyAt} //nolint:gosec // three lanes
+		}
+	}
+	i, why := pickLane(views, a.streak, a.s.cfg.AgedEvery, a.s.cfg.AgeAfter, now)
+	a.streak++
+	if why == pickAged {
+		a.streak = 0
+	}
+	return a.ready[i].head
+}
+
+// serve brings one claimed row to an outcome. It returns the actor's next row
+// if the worker may go on with it.
+func (s *Scheduler) serve(a *actor, it *item) *item {
+	if it.expired {
+		return s.conclude(a, it, conclusion{disposition: disposition{next: delivery.NextDead, reason: delivery.ReasonExpired}})
+	}
+	draw := Draw{
+		Subscriber: a.num, SubscriberLimit: it.sub.RateLimit,
+		Tenant: it.sub.Tenant, TenantLimit: a.tenant.record.Load().RateLimit,
+	}
+	if draw.limited() {
+		if drawn := s.cfg.Limiter.Take(s.sending, draw); drawn.Wait > 0 {
+			s.giveBack(a, it, drawn)
+			return nil
+		}
+	}
+	event, err := s.event(it)
+	if errors.Is(err, delivery.ErrEventGone) {
+		return s.conclude(a, it, conclusion{disposition: disposition{next: delivery.NextCanceled, reason: delivery.ReasonEventDeleted}})
+	}
+	started := s.wall()
+	var result delivery.Result
+	if err != nil {
+		result = delivery.Result{Cause: delivery.CauseLocal, Sent: delivery.SentNever, Detail: "payload cannot be read: " + err.Error()}
+	} else {
+		result = s.send(it, event)
+	}
+	return s.judge(a, it, event, started, result)
+}
+
+func (s *Scheduler) event(it *item) (*delivery.Event, error) {
+	if it.held != nil {
+		return it.held.event, nil
+	}
+	return s.queue.Event(s.sending, it.row.Event)
+}
+
+// number is the number of the attempt that is made of a row.
+func (it *item) number() int {
+	if it.prior {
+		return it.row.Attempts + 2
+	}
+	return it.row.Attempts + 1
+}
+
+// send makes the attempt. A sender that panics has one poisoned delivery, not a
+// node that dies of it again after each restart.
+func (s *Scheduler) send(it *item, event *delivery.Event) (result delivery.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("sender panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result = delivery.Result{Cause: delivery.CauseLocal, Detail: "sender panicked"}
+		}
+	}()
+	result = s.sender.Send(s.sending, it.sub, event, it.number())
+	if result.Status == 0 && errors.Is(context.Cause(s.sending), errStopping) {
+		// However the sender names it: we broke it off.
+		result.Cause = delivery.CauseShutdown
+	}
+	return result
+}
+
+// judge decides what an ended attempt means for its row.
+func (s *Scheduler) judge(a *actor, it *item, event *delivery.Event, started time.Time, result delivery.Result) *item {
+	ended, _ := s.time.read()
+	out := delivery.Classify(result, ended)
+	attempt := delivery.Attempt{
+		Number: it.number(), LeasedAt: it.takenAt, StartedAt: started, EndedAt: ended,
+		Lease: s.queue.Lease(), Result: result, Outcome: out,
+	}
+	t := tried{
+		number: attempt.Number, keyed: it.row.Key != 0, replayed: it.row.Replayed, out: out,
+		age: s.time.age(it.row.EnteredAt, ended), now: ended,
+	}
+	return s.conclude(a, it, conclusion{
+		disposition: afterAttempt(it.sub, t, s.cfg.Rand()), attempt: &attempt, event: event,
+	})
+}
+
+// giveBack puts a row back that got no token. Nothing happened to it.
+func (s *Scheduler) giveBack(a *actor, it *item, drawn Drawn) {
+	at := s.time.mono().add(drawn.Wait)
+	a.mu.Lock()
+	a.unclaimLocked(it)
+	if drawn.Tenant {
+		a.front = true // its turn comes first when there are tokens again
+	} else {
+		a.limitedUntil = at
+	}
+	tenant := a.tenant
+	if drawn.Tenant {
+		s.dispatch.limitTenant(tenant, at)
+	}
+	a.advanceLocked()
+	a.unlock()
+}
+
+// unclaimLocked makes a claimed row ready again, as the first.
+func (a *actor) unclaimLocked(it *item) {
+	it.leave()
+	if it.probe {
+		a.probing = false
+	}
+	it.sub, it.probe, it.expired = nil, false, false
+	if !a.servingLocked() || a.concurrencyLocked() == 0 {
+		a.putBackLocked(it)
+		return
+	}
+	a.enterWindowLocked(it)
+	a.readyLocked(it, true)
+}

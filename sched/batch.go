@@ -1,0 +1,129 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// batch is one commit of an actor's facts, and what its durability means.
+type batch struct {
+	a          *actor
+	facts      []delivery.Fact
+	settled    []*item // rows whose fate is in facts: they leave memory
+	leased     []*item // rows that may be sent once the lease in facts is durable
+	release    func()  // with leased: under the actor's lock, clears what was busy
+	generation int     // of the window that leased belongs to
+	outcomes   int
+
+	// Storage of the usual batch: one row, one attempt.
+	fact0   [2]delivery.Fact
+	item0   [1]*item
+	moved   delivery.Moved
+	attempt delivery.Attempt
+}
+
+func (a *actor) newBatch() *batch {
+	b := &batch{a: a, generation: a.generation}
+	b.facts, b.settled = b.fact0[:0], b.item0[:0]
+	return b
+}
+
+// move adds what becomes of a row. The row is settling from now on.
+func (b *batch) move(it *item, m *delivery.Moved) {
+	it.leave()
+	it.moved, it.due = m.Next, m.Due
+	b.a.settling.pushBack(it)
+	b.facts = append(b.facts, m)
+	b.settled = append(b.settled, it)
+	b.outcomes++
+}
+
+// commitLocked hands the batch over, if there is anything in it.
+func (a *actor) commitLocked(b *batch) {
+	if len(b.facts) == 0 {
+		return
+	}
+	a.outstanding++
+	a.s.commits.Add(1)
+	a.s.uncommitted.Add(int64(b.outcomes))
+	a.s.queue.Commit(b.facts, b.done)
+}
+
+// done runs on the committer's goroutine.
+func (b *batch) done(err error) {
+	a, s := b.a, b.a.s
+	if err != nil {
+		s.stall(err)
+	}
+	a.mu.Lock()
+	a.outstanding--
+	if err == nil {
+		b.durableLocked()
+	} else {
+		b.failedLocked()
+	}
+	a.advanceLocked()
+	a.unlock()
+	s.uncommit(b.outcomes)
+	s.pump()
+	s.commitDone()
+}
+
+func (b *batch) durableLocked() {
+	a := b.a
+	for _, it := range b.settled {
+		it.leave()
+		switch it.moved {
+		case delivery.NextRetry:
+			a.noticeRetryLocked(it.due)
+		case delivery.NextParked:
+			a.parkedLocked(it.row.Key)
+		}
+		it.free()
+	}
+	if b.release == nil || b.generation != a.generation {
+		return // the window was thrown away meanwhile; its rows are on disk
+	}
+	b.release()
+	next := a.newBatch()
+	for _, it := range b.leased {
+		it.leave()
+		a.takeLocked(it, next)
+	}
+	a.commitLocked(next)
+}
+
+// failedLocked keeps the outcomes: they are committed again after Resume, if
+// their rows are still where they were.
+func (b *batch) failedLocked() {
+	a := b.a
+	a.reset = true
+	for _, it := range b.settled {
+		it.leave()
+		it.free()
+	}
+	for _, f := range b.facts {
+		switch f := f.(type) {
+		case *delivery.Moved:
+			if f.Next != delivery.NextParked {
+				a.lost = append(a.lost, f)
+			}
+		case *delivery.HealthChanged:
+			a.lost = append(a.lost, f)
+		}
+	}
+}
+
+// noticeRetryLocked: a row with a due time is visible in reads from now on.
+func (a *actor) noticeRetryLocked(due time.Time) {
+	a.retry.noticeLocked(due)
+	a.s.clock.notice(a.num, due)
+}
+
+// free ends an item.
+func (it *item) free() {
+	it.held.release()
+	*it = item{}
+	items.Put(it)
+}

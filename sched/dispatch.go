@@ -1,0 +1,296 @@
+package sched
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// slot is the right to have one attempt in flight. A worker keeps it from
+// attempt to attempt while nobody else waits.
+type slot struct {
+	tenant  *tenant
+	actor   *actor
+	class   class        // the budget it is charged to; guarded by the dispatcher's mutex
+	started atomic.Int64 // instant at which the current attempt began
+	moved   atomic.Bool  // it was moved to the slow budget
+
+	checkAt    instant // when it is looked at for slowness
+	listed     bool
+	next, prev *slot
+}
+
+var slots = sync.Pool{New: func() any { return new(slot) }}
+
+// dispatcher shares attempts in flight among actors that are ready.
+//
+// Invariant: fast + min(slow, maxSlow) never exceeds most when an attempt
+// starts, so slow attempts take at most their budget from the others. An
+// attempt that turns out to be slow is moved to the slow budget even when that
+// is full: it cannot be called back, and must not hold a fast place.
+//
+// Invariant: what is reserved for some tenants leaves a quarter to all, however
+// reservations were configured.
+//
+// Invariant: a tenant line is linked into a ring exactly if it has actors and
+// its tenant is linked. contenders counts the actors of linked lines.
+type dispatcher struct {
+	most, maxSlow int
+	slowAfter     time.Duration
+	wakeSlow      func(at instant) // asks for a call of findSlow
+	wakeTenant    func(t delivery.TenantNum, at instant)
+	gate          func() bool // false = nothing may start now
+
+	contenders [classes]atomic.Int64
+
+	mu        sync.Mutex
+	inFlight  [classes]int
+	unused    int // sum of tenants' unused reservations
+	queues    [classes]fairQueue
+	tenants   map[delivery.TenantNum]*tenant
+	reserving []*tenant // tenants with a reservation; few
+	watched   struct{ head, tail *slot }
+	stopping  bool
+	drained   chan struct{}
+}
+
+func newDispatcher(cfg Config) *dispatcher {
+	d := &dispatcher{
+		most: cfg.MaxInFlight, maxSlow: cfg.MaxSlow, slowAfter: cfg.SlowAfter,
+		tenants: map[delivery.TenantNum]*tenant{}, drained: make(chan struct{}),
+	}
+	for c := range d.queues {
+		d.queues[c].agedEvery, d.queues[c].ageAfter = cfg.AgedEvery, cfg.AgeAfter
+	}
+	return d
+}
+
+// enqueue makes an actor compete for a slot. The caller holds the actor's lock
+// and knows that it is not queued.
+func (d *dispatcher) enqueue(a *actor, lane delivery.Priority, c class, front bool, now instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.node.lane, a.node.class, a.node.since = lane, c, now
+	d.insertLocked(a, front)
+}
+
+func (d *dispatcher) insertLocked(a *actor, front bool) {
+	line := &a.tenant.lines[a.node.class][a.node.lane]
+	a.node.line = line
+	if front {
+		line.actors.pushFront(a)
+	} else {
+		line.actors.pushBack(a)
+	}
+	if a.tenant.linked.Load() {
+		d.contenders[a.node.class].Add(1)
+		d.queues[a.node.class].lanes[a.node.lane].link(line)
+	}
+}
+
+// promote moves a queued actor to a higher lane.
+func (d *dispatcher) promote(a *actor, lane delivery.Priority) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.node.line == nil || a.node.lane <= lane {
+		return
+	}
+	d.removeLocked(a)
+	a.node.lane = lane
+	d.insertLocked(a, false)
+}
+
+// withdraw takes an actor out of the queue. It is false when the actor has just
+// been picked: its claim will find that there is nothing.
+func (d *dispatcher) withdraw(a *actor) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.node.line == nil {
+		return false
+	}
+	d.removeLocked(a)
+	return true
+}
+
+func (d *dispatcher) removeLocked(a *actor) {
+	line := a.node.line
+	a.node.line = nil
+	line.actors.remove(a)
+	if !line.tenant.linked.Load() {
+		return
+	}
+	d.contenders[a.node.class].Add(-1)
+	if line.actors.head == nil {
+		line.deficit = 0
+		line.unlink()
+	}
+}
+
+// next picks an actor and gives it a slot; nil when nobody may run.
+func (d *dispatcher) next(now instant) (*actor, *slot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping || !d.gate() {
+		return nil, nil
+	}
+	for c := range classes {
+		if !d.roomLocked(c) {
+			continue
+		}
+		if a := d.popLocked(c, now); a != nil {
+			return a, d.occupyLocked(a, c, now)
+		}
+	}
+	return nil, nil
+}
+
+// roomLocked reports whether an attempt of a class may start at all.
+func (d *dispatcher) roomLocked(c class) bool {
+	if c == classSlow && d.inFlight[classSlow] >= d.maxSlow {
+		return false
+	}
+	return d.chargedLocked() < d.most
+}
+
+// chargedLocked is how much of the global bound is taken.
+func (d *dispatcher) chargedLocked() int {
+	return d.inFlight[classFast] + min(d.inFlight[classSlow], d.maxSlow)
+}
+
+// popLocked takes the next actor of a class whose tenant may run.
+func (d *dispatcher) popLocked(c class, now instant) *actor {
+	for {
+		line, why := d.peekLocked(c, now)
+		if line == nil {
+			return nil
+		}
+		a := line.actors.head
+		switch {
+		case c == classFast && a.slow.Load():
+			// It became slow while it waited: it waits on in the other queue.
+			d.removeLocked(a)
+			a.node.class = classSlow
+			d.insertLocked(a, false)
+		case !line.tenant.mayRun(now):
+			d.detachLocked(line.tenant)
+		default:
+			d.queues[c].picked(why)
+			a.node.line = nil
+			line.take()
+			d.contenders[c].Add(-1)
+			return a
+		}
+	}
+}
+
+// peekLocked picks the next line. When what is left of the node's bound is
+// reserved, that is a tenant which has not used up its reservation.
+func (d *dispatcher) peekLocked(c class, now instant) (*tenantLine, pickWhy) {
+	if d.chargedLocked()+min(d.unused, d.most-max(1, d.most/4)) < d.most {
+		return d.queues[c].peek(now)
+	}
+	for _, t := range d.reserving {
+		if !t.linked.Load() || t.unused() == 0 {
+			continue
+		}
+		for l := range t.lines[c] {
+			if line := &t.lines[c][l]; line.actors.head != nil {
+				return line, pickPriority
+			}
+		}
+	}
+	return nil, pickNothing
+}
+
+// detachLocked takes a tenant that is at one of its bounds out of the queues,
+// so that its actors cost the others nothing.
+func (d *dispatcher) detachLocked(t *tenant) {
+	t.linked.Store(false)
+	for c := range t.lines {
+		for l := range t.lines[c] {
+			line := &t.lines[c][l]
+			d.contenders[c].Add(-int64(line.actors.n))
+			line.unlink()
+		}
+	}
+}
+
+// attachLocked lets a tenant compete again.
+func (d *dispatcher) attachLocked(t *tenant) {
+	if t.linked.Load() {
+		return
+	}
+	t.linked.Store(true)
+	for c := range t.lines {
+		for l := range t.lines[c] {
+			if line := &t.lines[c][l]; line.actors.head != nil {
+				d.contenders[c].Add(int64(line.actors.n))
+				d.queues[c].lanes[l].link(line)
+			}
+		}
+	}
+}
+
+func (d *dispatcher) occupyLocked(a *actor, c class, now instant) *slot {
+	s := slots.Get().(*slot) //nolint:errcheck // the pool's only type
+	s.tenant, s.actor, s.class = a.tenant, a, c
+	s.moved.Store(false)
+	s.begin(now)
+	d.inFlight[c]++
+	d.unused -= s.tenant.unused()
+	s.tenant.inFlight++
+	d.unused += s.tenant.unused()
+	if c == classFast {
+		d.watchLocked(s, now.add(d.slowAfter))
+	}
+	return s
+}
+
+// begin starts the clock of an attempt.
+func (s *slot) begin(now instant) { s.started.Store(int64(now)) }
+
+// release gives a slot back.
+func (d *dispatcher) release(s *slot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unwatchLocked(s)
+	t := s.tenant
+	d.inFlight[s.class]--
+	d.unused -= t.unused()
+	t.inFlight--
+	d.unused += t.unused()
+	if t.limitedUntil == 0 {
+		d.attachLocked(t)
+	}
+	d.dropTenantLocked(t)
+	s.tenant, s.actor = nil, nil
+	slots.Put(s)
+	if d.stopping && d.totalLocked() == 0 {
+		close(d.drained)
+	}
+}
+
+// total is the number of attempts in flight.
+func (d *dispatcher) total() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.totalLocked()
+}
+
+func (d *dispatcher) totalLocked() int { return d.inFlight[classFast] + d.inFlight[classSlow] }
+
+// stop lets nothing start any more and returns a channel that is closed when
+// nothing is in flight.
+func (d *dispatcher) stop() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopping {
+		d.stopping = true
+		if d.totalLocked() == 0 {
+			close(d.drained)
+		}
+	}
+	return d.drained
+}

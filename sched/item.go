@@ -1,0 +1,116 @@
+package sched
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// item is a row in memory. It is on exactly one list of its actor at a time:
+// leasing → ready (or a line's waiters) → flight → settling → gone.
+type item struct {
+	row      delivery.Row
+	held     *payload             // the event, if it is held in memory
+	sub      *delivery.Subscriber // from claim: the record that the attempt uses
+	slot     *slot                // from claim: what the attempt occupies
+	takenAt  time.Time            // wall, when it came into memory
+	readyAt  instant              // when it could first be sent
+	fast     bool                 // came with its publish: its lease is in the row itself
+	prior    bool                 // a dead node may have sent it
+	probe    bool                 // the one attempt of a half-open circuit
+	expired  bool                 // too old: to be disposed of, not sent
+	windowed bool                 // counts towards its window
+	moved    delivery.Next        // settling: what became of it
+	due      time.Time            // settling: when it is due again
+
+	list       *itemList
+	next, prev *item
+}
+
+var items = sync.Pool{New: func() any { return new(item) }}
+
+// itemList is an intrusive list, so that moving a row costs no allocation.
+type itemList struct {
+	head, tail *item
+	n          int
+}
+
+func (l *itemList) pushBack(it *item) {
+	it.list, it.prev, it.next = l, l.tail, nil
+	if l.tail != nil {
+		l.tail.next = it
+	} else {
+		l.head = it
+	}
+	l.tail = it
+	l.n++
+}
+
+func (l *itemList) pushFront(it *item) {
+	it.list, it.prev, it.next = l, nil, l.head
+	if l.head != nil {
+		l.head.prev = it
+	} else {
+		l.tail = it
+	}
+	l.head = it
+	l.n++
+}
+
+// leave takes an item off whatever list it is on.
+func (it *item) leave() {
+	l := it.list
+	if l == nil {
+		return
+	}
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		l.head = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	} else {
+		l.tail = it.prev
+	}
+	l.n--
+	it.list, it.next, it.prev = nil, nil, nil
+}
+
+// payload is an event held in memory for all its deliveries on the fast path.
+type payload struct {
+	event *delivery.Event
+	size  int64
+	refs  atomic.Int32
+	from  *budget
+}
+
+// eventOverhead stands for an event's fields beside its payload.
+const eventOverhead = 512
+
+// budget bounds payloads in memory over all actors.
+type budget struct {
+	most int64
+	used atomic.Int64
+}
+
+// hold takes an event into memory for refs deliveries; nil when there is no
+// room for it.
+func (b *budget) hold(e *delivery.Event, refs int) *payload {
+	size := int64(len(e.Payload)) + eventOverhead
+	if b.used.Add(size) > b.most {
+		b.used.Add(-size)
+		return nil
+	}
+	p := &payload{event: e, size: size, from: b}
+	p.refs.Store(int32(refs)) //nolint:gosec // targets of one event
+	return p
+}
+
+func (p *payload) release() {
+	if p != nil && p.refs.Add(-1) == 0 {
+		p.from.used.Add(-p.size)
+	}
+}

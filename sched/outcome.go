@@ -1,0 +1,238 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// conclusion is what was found out about a claimed row.
+type conclusion struct {
+	disposition
+	attempt *delivery.Attempt // nil = it was not tried
+	event   *delivery.Event   // with attempt, unless it could not be read
+}
+
+// conclude hands over what becomes of a claimed row: outcome, order and health
+// in one commit. It returns the actor's next row if the worker may go on with
+// it.
+func (s *Scheduler) conclude(a *actor, it *item, c conclusion) *item {
+	if it.row.Key != 0 && c.final() {
+		a.peekParked(it)
+	}
+	sl := it.slot
+	a.mu.Lock()
+	b := a.newBatch()
+	if a.forgotten {
+		c.disposition = disposition{next: delivery.NextCanceled, reason: delivery.ReasonSubscriberDeleted}
+	}
+	told := a.moveLocked(it, c, b)
+	disable := a.healthLocked(it, c, b)
+	if disable != delivery.ReasonNone {
+		a.disabling = true
+		a.unloadLocked()
+		a.outstanding++ // keeps the actor until the record says it too
+	}
+	a.commitLocked(b)
+	var next *item
+	if disable == delivery.ReasonNone && s.mayGoOn(a, sl) {
+		next = a.claimLocked(s.time.mono())
+	}
+	a.advanceLocked()
+	a.unlock()
+	told()
+	if disable != delivery.ReasonNone {
+		s.disable(a, disable)
+	}
+	return next
+}
+
+// mayGoOn reports whether the worker that holds a slot of an actor may make the
+// actor's next attempt with it: nobody else waits, no bound of the tenant keeps
+// its other actors waiting, and nothing about this one is slow.
+func (s *Scheduler) mayGoOn(a *actor, sl *slot) bool {
+	return s.dispatch.contenders[classFast].Load() == 0 && a.tenant.linked.Load() &&
+		!a.slow.Load() && !sl.moved.Load() && s.open()
+}
+
+// peekParked finds out whether anything is parked behind a row that is about to
+// finish. Only this row's end makes parked rows go, so what is read stays true
+// but for rows that are parked meanwhile.
+func (a *actor) peekParked(it *item) {
+	a.mu.Lock()
+	ln := a.lines[it.row.Key]
+	if ln == nil || !ln.blocked || !ln.parked || ln.waiters.n > 0 || ln.parking > 0 {
+		a.unlock()
+		return
+	}
+	after, parks, known := ln.after, ln.parks, a.knownLocked(delivery.PlaceParked)
+	a.unlock()
+	rows, err := a.s.queue.Parked(a.num, it.row.Key, after, 1+len(known))
+	if err != nil {
+		return // it counts as "there may be": the read that follows finds out
+	}
+	a.mu.Lock()
+	if len(rows) <= len(known) && len(without(rows, known)) == 0 && ln.parks == parks {
+		ln.parked = false
+	}
+	a.unlock()
+}
+
+// moveLocked makes the fact that says what becomes of a row, and keeps its key
+// in order. It returns what to tell the observer.
+func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
+	wall := a.s.wall()
+	b.moved = delivery.Moved{
+		Lease: a.s.queue.Lease(), Row: it.row, At: wall, Next: c.next, Reason: c.reason, Due: c.due,
+	}
+	m := &b.moved
+	if c.attempt != nil {
+		b.attempt = *c.attempt
+		m.Attempt, m.At = &b.attempt, c.attempt.EndedAt
+	}
+	if it.prior {
+		m.Prior = priorAttempt(it.row, m.Lease, it.takenAt)
+	}
+	if m.Next == delivery.NextDead {
+		m.Signature = signature(m.Reason, m.Attempt)
+	}
+	if a.urlChanged.After(it.takenAt) || a.urlChanged.After(it.row.EnteredAt) {
+		m.Note = "the subscriber's url was changed while this delivery was pending"
+	}
+	tell = a.tellLocked(it, c, m)
+	b.move(it, m)
+	if it.row.Key != 0 {
+		ln := a.lineLocked(it.row.Key)
+		if c.final() {
+			m.Unblock = a.headDoneLocked(ln, b)
+		} else {
+			m.Block = true
+			a.headFailedLocked(ln, it, b)
+			a.trimLinesLocked()
+		}
+	}
+	return tell
+}
+
+// tellLocked makes the observer's event. The item is not the actor's any more
+// when it is told.
+func (a *actor) tellLocked(it *item, c conclusion, m *delivery.Moved) func() {
+	if c.attempt == nil {
+		e := Decided{Subscriber: a.num, Event: it.row.Event, Next: m.Next, Reason: m.Reason}
+		return func() { a.s.obs.moved(e) }
+	}
+	if a.s.obs.AttemptFinished == nil {
+		return func() {}
+	}
+	e := AttemptFinished{
+		Subscriber: it.sub, Event: c.event, Attempt: m.Attempt, Next: m.Next, Reason: m.Reason, Due: m.Due,
+		Prior: it.prior,
+	}
+	return func() { a.s.obs.attemptFinished(e) }
+}
+
+func (a *actor) decidedLocked(m *delivery.Moved) {
+	e := Decided{Subscriber: m.Row.Subscriber, Event: m.Row.Event, Next: m.Next, Reason: m.Reason}
+	a.news = append(a.news, func() { a.s.obs.moved(e) })
+}
+
+// latencyShare is the weight of the newest attempt in the recent latency.
+const latencyShare = 0.3
+
+// healthLocked learns from an attempt: breaker, allowance, latency. It returns
+// why the subscriber is to be disabled, if it is.
+func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
+	probe := it.probe && a.Breaker == delivery.BreakerHalfOpen
+	if it.probe {
+		a.probing = false
+	}
+	if c.attempt == nil {
+		if probe {
+			a.disposed++
+		}
+		return delivery.ReasonNone
+	}
+	out := c.attempt.Outcome
+	if out.Class != delivery.ClassInterrupted {
+		a.latencyLocked(c.attempt.EndedAt.Sub(c.attempt.StartedAt))
+	}
+	sig := signalOf(out)
+	if probe && sig == signalNone && out.Class != delivery.ClassInterrupted {
+		sig = signalUndecided
+	}
+	a.beatLocked(sig, probe, c.attempt.EndedAt, b)
+	switch {
+	case out.Class == delivery.ClassGone:
+		return a.disablingLocked(delivery.ReasonGone, b)
+	case sig == signalFailure:
+		return a.disablingLocked(disableReason(a.sub, a.Health, c.attempt.EndedAt), b)
+	}
+	return delivery.ReasonNone
+}
+
+func (a *actor) beatLocked(sig signal, probe bool, now time.Time, b *batch) {
+	from := a.Breaker
+	step := a.beat(sig, probe, a.s.cfg.Breaker, now, a.s.cfg.Rand())
+	a.pulse = step.pulse
+	if sig == signalSuccess && a.allowance < 1<<30 {
+		a.allowance++
+	}
+	if step.persist {
+		b.facts = append(b.facts, a.healthFactLocked())
+	}
+	if step.why == "" {
+		return
+	}
+	// Whichever way it changed: begin gently, and with what is first on disk.
+	a.allowance = 1
+	if a.Breaker == delivery.BreakerOpen {
+		_, mono := a.s.time.read()
+		a.openAt = mono.add(a.OpenUntil.Sub(now))
+		a.unloadLocked()
+	}
+	a.reportBreakerLocked(from, step.why)
+}
+
+func (a *actor) healthFactLocked() *delivery.HealthChanged {
+	return &delivery.HealthChanged{Lease: a.s.queue.Lease(), Subscriber: a.num, Health: a.Health}
+}
+
+func (a *actor) reportBreakerLocked(from delivery.BreakerState, why BreakerWhy) {
+	e := BreakerChanged{
+		Subscriber: a.num, Tenant: a.sub.Tenant, From: from, To: a.Breaker, Why: why, OpenUntil: a.OpenUntil,
+	}
+	a.news = append(a.news, func() { a.s.obs.breakerChanged(e) })
+}
+
+// latencyLocked follows how long attempts take, and charges the subscriber to
+// the slow budget while that is long.
+func (a *actor) latencyLocked(took time.Duration) {
+	if a.latency == 0 {
+		a.latency = took
+	} else {
+		a.latency += time.Duration(latencyShare * float64(took-a.latency))
+	}
+	a.slow.Store(a.latency > a.s.cfg.SlowAfter)
+}
+
+// disablingLocked notes that the subscriber is to be disabled. Its health
+// starts afresh, for the day when it is enabled again.
+func (a *actor) disablingLocked(reason delivery.Reason, b *batch) delivery.Reason {
+	if reason == delivery.ReasonNone || a.disabling || a.forgotten || a.sub.Status != delivery.SubscriberActive {
+		return delivery.ReasonNone
+	}
+	a.pulse = pulse{Health: delivery.Health{LastSuccess: a.LastSuccess}}
+	b.facts = append(b.facts, a.healthFactLocked())
+	return reason
+}
+
+// disable asks the engine to disable the subscriber, and waits for its answer.
+func (s *Scheduler) disable(a *actor, reason delivery.Reason) {
+	at := s.wall()
+	s.cfg.Disable(a.num, reason, at)
+	s.obs.disabled(Disabled{Subscriber: a.num, Tenant: a.tenant.num, Reason: reason, At: at})
+	a.mu.Lock()
+	a.outstanding--
+	a.advanceLocked()
+	a.unlock()
+}

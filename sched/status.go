@@ -1,0 +1,151 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// SubscriberState is what the scheduler knows about a subscriber.
+type SubscriberState struct {
+	Health   delivery.Health
+	InFlight int
+	Ready    int             // rows in memory that could be sent
+	Slow     bool            // charged to the slow budget
+	Latency  time.Duration   // of recent attempts; 0 = none
+	Waiting  delivery.Reason // why nothing more is sent right now; none = nothing waits
+	Until    time.Time       // with breaker_open, rate_limited and due: until when
+}
+
+// Status describes a subscriber. One that is not in memory has no work that
+// could be done now: what waits for a due time is on disk.
+func (s *Scheduler) Status(sub delivery.SubscriberNum) (SubscriberState, error) {
+	if a := s.lockExisting(sub); a != nil {
+		if a.open {
+			st := a.statusLocked()
+			a.unlock()
+			return st, nil
+		}
+		a.unlock()
+	}
+	h, _, err := s.queue.Health(sub)
+	if err != nil {
+		return SubscriberState{}, err
+	}
+	st := SubscriberState{Health: h}
+	if h.Breaker != delivery.BreakerClosed {
+		st.Waiting, st.Until = delivery.ReasonBreakerOpen, h.OpenUntil
+	}
+	return st, nil
+}
+
+func (a *actor) statusLocked() SubscriberState {
+	st := SubscriberState{
+		Health: a.Health, InFlight: a.flight.n, Ready: a.readyRowsLocked(), Slow: a.slow.Load(), Latency: a.latency,
+	}
+	wall, now := a.s.time.read()
+	st.Waiting = a.waitingLocked(now)
+	switch st.Waiting {
+	case delivery.ReasonBreakerOpen:
+		st.Until = wall.Add(a.openAt.sub(now))
+	case delivery.ReasonRateLimited:
+		st.Until = wall.Add(a.limitedUntil.sub(now))
+	}
+	return st
+}
+
+// waitingLocked names what keeps the next row from being sent.
+func (a *actor) waitingLocked(now instant) delivery.Reason {
+	switch {
+	case a.sub.Status == delivery.SubscriberPaused:
+		return delivery.ReasonPaused
+	case a.sub.Status == delivery.SubscriberDisabled, a.disabling:
+		return delivery.ReasonDisabled
+	case a.Breaker == delivery.BreakerOpen:
+		return delivery.ReasonBreakerOpen
+	case a.readyRowsLocked() == 0:
+		for _, ln := range a.lines {
+			if ln.blocked || ln.waiters.n > 0 {
+				return delivery.ReasonOrder
+			}
+		}
+		return delivery.ReasonNone
+	case now.before(a.limitedUntil):
+		return delivery.ReasonRateLimited
+	case a.flight.n >= a.concurrencyLocked():
+		return delivery.ReasonConcurrency
+	case a.queued:
+		return a.s.dispatch.bounded(a)
+	default:
+		return delivery.ReasonNone
+	}
+}
+
+// Pending is a delivery in the scheduler's memory.
+type Pending struct {
+	State   delivery.State  // leased: it may be sent any moment; attempted: it is being sent
+	Waiting delivery.Reason // with leased: what it waits for
+	Attempt int             // the number of its current or next attempt
+}
+
+// InFlight tells about a delivery that is in memory; false if it is not.
+func (s *Scheduler) InFlight(event delivery.EventKey, sub delivery.SubscriberNum) (Pending, bool) {
+	a := s.lockExisting(sub)
+	if a == nil {
+		return Pending{}, false
+	}
+	defer a.unlock()
+	if it := findEvent(&a.flight, event); it != nil {
+		return Pending{State: delivery.StateAttempted, Attempt: it.number()}, true
+	}
+	if !a.open {
+		return Pending{}, false
+	}
+	for _, ln := range a.lines {
+		if it := findEvent(&ln.waiters, event); it != nil {
+			return Pending{State: delivery.StateLeased, Waiting: delivery.ReasonOrder, Attempt: it.number()}, true
+		}
+	}
+	for i := range a.ready {
+		if it := findEvent(&a.ready[i], event); it != nil {
+			return Pending{State: delivery.StateLeased, Waiting: a.waitingLocked(s.time.mono()), Attempt: it.number()}, true
+		}
+	}
+	return Pending{}, false
+}
+
+func findEvent(l *itemList, event delivery.EventKey) *item {
+	for it := l.head; it != nil; it = it.next {
+		if it.row.Event == event {
+			return it
+		}
+	}
+	return nil
+}
+
+// Stats is a reading of the scheduler's gauges.
+type Stats struct {
+	Actors       int   // subscribers in memory
+	InFlight     int   // attempts in flight, slow ones included
+	Slow         int   // attempts in flight that are charged to the slow budget
+	Contending   int   // actors that wait for a slot
+	Rows         int64 // rows in windows
+	PayloadBytes int64 // payloads held in memory
+	Uncommitted  int64 // outcomes that are not durable
+	Wakes        int   // near deadlines in memory
+	Stalled      bool  // the queue refused a commit; nothing is sent
+}
+
+// Stats reads the gauges.
+func (s *Scheduler) Stats() Stats {
+	d := s.dispatch
+	d.mu.Lock()
+	inFlight, slow := d.totalLocked(), d.inFlight[classSlow]
+	d.mu.Unlock()
+	return Stats{
+		Actors: int(s.inMemory.Load()), InFlight: inFlight, Slow: slow,
+		Contending: int(d.contenders[classFast].Load() + d.contenders[classSlow].Load()),
+		Rows:       s.rows.Load(), PayloadBytes: s.payloads.used.Load(),
+		Uncommitted: s.uncommitted.Load(), Wakes: s.clock.count(), Stalled: s.stalled.Load(),
+	}
+}

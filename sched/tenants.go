@@ -1,0 +1,105 @@
+package sched
+
+import (
+	"slices"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// joinTenant returns a tenant for one more actor; nil when it is not known yet.
+func (d *dispatcher) joinTenant(num delivery.TenantNum) *tenant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tenants[num]
+	if t != nil {
+		t.actors++
+	}
+	return t
+}
+
+// addTenant makes a tenant known, for actors more actors. A record that is
+// newer than the known one replaces it.
+func (d *dispatcher) addTenant(record *delivery.Tenant, actors int) *tenant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tenants[record.Num]
+	if t == nil {
+		t = newTenant(record)
+		d.tenants[record.Num] = t
+	} else {
+		d.unused -= t.unused()
+		if record.Version >= t.record.Load().Version {
+			t.record.Store(record)
+		}
+	}
+	t.actors += actors
+	d.unused += t.unused()
+	d.reserving = slices.DeleteFunc(d.reserving, func(r *tenant) bool { return r == t })
+	if t.record.Load().Reserved > 0 {
+		d.reserving = append(d.reserving, t)
+	}
+	// Its bounds may have changed: let them be judged again.
+	t.limitedUntil = 0
+	d.attachLocked(t)
+	d.dropTenantLocked(t)
+	return t
+}
+
+// leaveTenant is the end of an actor.
+func (d *dispatcher) leaveTenant(t *tenant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.actors--
+	d.dropTenantLocked(t)
+}
+
+// dropTenantLocked forgets a tenant that nobody points to. One with a
+// reservation stays, since its reservation counts while it is idle; one that is
+// out of tokens has actors.
+func (d *dispatcher) dropTenantLocked(t *tenant) {
+	if t.actors > 0 || t.inFlight > 0 || t.record.Load().Reserved > 0 {
+		return
+	}
+	delete(d.tenants, t.num)
+}
+
+// limitTenant takes a tenant whose bucket is empty out of the queues until at.
+func (d *dispatcher) limitTenant(t *tenant, at instant) {
+	d.mu.Lock()
+	if t.limitedUntil < at {
+		t.limitedUntil = at
+	}
+	if t.linked.Load() {
+		d.detachLocked(t)
+	}
+	d.mu.Unlock()
+	d.wakeTenant(t.num, at)
+}
+
+// unlimitTenant lets a tenant compete again when its wait is over.
+func (d *dispatcher) unlimitTenant(num delivery.TenantNum, now instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tenants[num]
+	if t == nil || now.before(t.limitedUntil) {
+		return
+	}
+	t.limitedUntil = 0
+	d.attachLocked(t)
+}
+
+// bounded says what keeps a queued actor from running, for the API.
+func (d *dispatcher) bounded(a *actor) delivery.Reason {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case a.node.line == nil:
+		return delivery.ReasonNone
+	case !a.node.line.tenant.linked.Load():
+		return delivery.ReasonTenantLimited
+	case a.node.class == classSlow && d.inFlight[classSlow] >= d.maxSlow:
+		return delivery.ReasonSlowBudget
+	default:
+		return delivery.ReasonNodeLimited
+	}
+}
