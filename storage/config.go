@@ -24,6 +24,9 @@ type Config struct {
 	// Partitions is fixed when a store is created; 0 = what the store has, or
 	// [delivery.DefaultPartitions] in a new one.
 	Partitions int
+	// NodeKeyFile holds the key that secrets are sealed with; "" = [NodeKeyFile]
+	// inside Dir. It is made with a new store, with mode 0600.
+	NodeKeyFile string
 	// Logger gets what an operator must know; nil = nothing is logged.
 	Logger *slog.Logger
 	// Observer hears what the store does; its zero value hears nothing.

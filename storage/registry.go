@@ -43,8 +43,9 @@ const (
 // of other packages.
 //
 // Writes are compare-and-set, each one batch, synced before it is answered.
-// The registry keeps nothing in memory, however much is registered; whoever
-// reads often keeps a cache and hears of changes by [Registry.Watch].
+// The registry keeps nothing in memory, however much is registered, but a
+// bounded cache of who wants a topic; whoever reads records often keeps a cache
+// of them and hears of changes by [Registry.Watch].
 //
 // Invariant: numbers of tenants and subscribers come from a counter that is
 // raised in the batch that uses them. None is given out twice, deletion and
@@ -64,6 +65,8 @@ type Registry struct {
 
 	watchMu  sync.Mutex
 	watchers []*watcher
+
+	topics *topicCache
 }
 
 // newRegistry opens the registry of a store. Secrets are sealed with key; if the
@@ -74,7 +77,11 @@ func newRegistry(k *kv, key NodeKey) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{kv: k, seal: s}
+	topics, err := newTopicCache()
+	if err != nil {
+		return nil, fmt.Errorf("topic cache: %w", err)
+	}
+	r := &Registry{kv: k, seal: s, topics: topics}
 	stored, ok, err := k.get(keySealCheck())
 	if err != nil {
 		return nil, fmt.Errorf("read seal check: %w", err)
@@ -121,6 +128,7 @@ type registryTx struct {
 	now      time.Time
 	counters counters
 	changes  []Change
+	indexed  []delivery.TenantNum // whose index rows changed
 }
 
 func (tx *registryTx) set(key, value []byte) error { return tx.b.Set(key, value, nil) }
@@ -181,6 +189,9 @@ func (r *Registry) apply(db *pebble.DB, tx *registryTx, decide func(*registryTx)
 	if err := db.ApplyNoSyncWait(tx.b, pebble.Sync); err != nil {
 		r.kv.fail(err)
 		return r.kv.readyLocked()
+	}
+	for _, t := range tx.indexed {
+		r.topics.forget(t)
 	}
 	return nil
 }

@@ -271,6 +271,7 @@ func (tx *registryTx) deleteTenant(id string, num delivery.TenantNum) error {
 	tx.counters.tenants--
 	tx.counters.subscribers -= size
 	tx.changed(Change{Tenant: num, Deleted: true})
+	tx.indexed = append(tx.indexed, num)
 	return errors.Join(
 		tx.delete(keyTenantID(id)),
 		tx.delete(keyOfTenant(regTenantSize, num)),

@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// NodeKeyFile is the name of the node key inside the data directory.
+// NodeKeyFile is the name of the node key inside the store's directory, unless
+// the configuration says otherwise.
 const NodeKeyFile = "node.key"
 
 // NodeKeySize is the size of a node key, in bytes.
@@ -71,11 +72,10 @@ func loadNodeKey(path string) (NodeKey, error) {
 	return k, nil
 }
 
-// openNodeKey loads the key of the data directory dir, or makes one. With
-// needed it never makes one: the store has values that a new key cannot open.
-// The caller holds the store's lock, so no second process does the same.
-func openNodeKey(dir string, needed bool) (NodeKey, error) {
-	path := filepath.Join(dir, NodeKeyFile)
+// openNodeKey loads the key from a file, or makes it. With needed it never makes
+// one: the store has values that a new key cannot open. The caller holds the
+// store's lock, so no second process does the same.
+func openNodeKey(path string, needed bool) (NodeKey, error) {
 	k, err := loadNodeKey(path)
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
@@ -85,7 +85,7 @@ func openNodeKey(dir string, needed bool) (NodeKey, error) {
 			path, ErrNoNodeKey)
 	}
 	k = NewNodeKey()
-	if err := createNodeKey(dir, k); err != nil {
+	if err := createNodeKey(path, k); err != nil {
 		return NodeKey{}, fmt.Errorf("create node key %s: %w", path, err)
 	}
 	return k, nil
@@ -94,13 +94,14 @@ func openNodeKey(dir string, needed bool) (NodeKey, error) {
 // createNodeKey makes the key durable before anything is sealed with it. The
 // file appears under its name only when it is complete and synced, so a crash
 // leaves either no key or a whole one.
-func createNodeKey(dir string, k NodeKey) error {
-	root, err := os.OpenRoot(dir)
+func createNodeKey(path string, k NodeKey) error {
+	name := filepath.Base(path)
+	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // a directory handle
-	const partial = NodeKeyFile + ".partial"
+	partial := name + ".partial"
 	// What a crash left behind may have any mode or content.
 	if err := root.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -116,7 +117,7 @@ func createNodeKey(dir string, k NodeKey) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := root.Rename(partial, NodeKeyFile); err != nil {
+	if err := root.Rename(partial, name); err != nil {
 		return err
 	}
 	return syncDir(root)

@@ -10,11 +10,11 @@ import (
 
 func TestNodeKeyIsMadeOnceAndFoundAgain(t *testing.T) {
 	dir := t.TempDir()
-	first, err := openNodeKey(dir, false)
+	first, err := openNodeKey(filepath.Join(dir, NodeKeyFile), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := openNodeKey(dir, true)
+	second, err := openNodeKey(filepath.Join(dir, NodeKeyFile), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestACrashWhileMakingTheKeyLeavesNoHalfKey(t *testing.T) {
 	if err := os.WriteFile(left, []byte("half"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openNodeKey(dir, false); err != nil {
+	if _, err := openNodeKey(filepath.Join(dir, NodeKeyFile), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
@@ -51,7 +51,7 @@ func TestACrashWhileMakingTheKeyLeavesNoHalfKey(t *testing.T) {
 
 func TestAMissingKeyIsNeverReplaced(t *testing.T) {
 	dir := t.TempDir()
-	_, err := openNodeKey(dir, true)
+	_, err := openNodeKey(filepath.Join(dir, NodeKeyFile), true)
 	if !errors.Is(err, ErrNoNodeKey) {
 		t.Fatalf("got %v, want ErrNoNodeKey", err)
 	}
@@ -92,7 +92,7 @@ func TestUnusableKeyFilesSayWhatIsWrong(t *testing.T) {
 				}
 			}
 			for _, needed := range []bool{true, false} {
-				_, err := openNodeKey(dir, needed)
+				_, err := openNodeKey(path, needed)
 				if !errors.Is(err, ErrNodeKeyFile) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), path) {
 					t.Errorf("needed %v: got %v, want ErrNodeKeyFile with %q and the path", needed, err, tc.want)
 				}
@@ -103,21 +103,21 @@ func TestUnusableKeyFilesSayWhatIsWrong(t *testing.T) {
 
 func TestNodeKeyMayBeALinkToWhereSecretsAreKept(t *testing.T) {
 	vault, dir := t.TempDir(), t.TempDir()
-	want, err := openNodeKey(vault, false)
+	want, err := openNodeKey(filepath.Join(vault, NodeKeyFile), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(filepath.Join(vault, NodeKeyFile), filepath.Join(dir, NodeKeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	got, err := openNodeKey(dir, true)
+	got, err := openNodeKey(filepath.Join(dir, NodeKeyFile), true)
 	if err != nil || got != want {
 		t.Errorf("got %v, want the linked key", err)
 	}
 }
 
 func TestKeyOfAnUnwritableDirectoryIsAnError(t *testing.T) {
-	if _, err := openNodeKey(filepath.Join(t.TempDir(), "missing"), false); !errors.Is(err, os.ErrNotExist) {
+	if _, err := openNodeKey(filepath.Join(t.TempDir(), "missing", NodeKeyFile), false); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

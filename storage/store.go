@@ -38,7 +38,8 @@ type Store struct {
 	commit  atomic.Pointer[committer] // nil while closed
 	lease   atomic.Pointer[delivery.Lease]
 
-	partitions int // set by Open, then constant
+	partitions int       // set by Open, then constant
+	registry   *Registry // set by Open, then constant
 
 	cancel     context.CancelFunc // ends the background tasks
 	background sync.WaitGroup
@@ -68,6 +69,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.release())
+	}
+	if err := s.openRegistry(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.Close())
 	}
 	s.disk.check(s)
 	return s, nil

@@ -33,6 +33,9 @@ func checkPatterns(patterns []string) error {
 // index moves a subscriber's rows from the patterns it had to those it has, in
 // the batch that changes its record.
 func (tx *registryTx) index(tenant delivery.TenantNum, sub delivery.SubscriberNum, had, has []string) error {
+	if !slices.Equal(had, has) && !slices.Contains(tx.indexed, tenant) {
+		tx.indexed = append(tx.indexed, tenant)
+	}
 	var errs []error
 	for _, p := range had {
 		if !slices.Contains(has, p) {
@@ -54,24 +57,43 @@ func (tx *registryTx) index(tenant delivery.TenantNum, sub delivery.SubscriberNu
 // are appended to dst.
 func (r *Registry) Match(tenant delivery.TenantNum, topic string, dst []delivery.SubscriberNum) ([]delivery.SubscriberNum, error) {
 	start := len(dst)
-	patterns := patternsFor(topic)
-	err := r.read(func(db *pebble.DB) (err error) {
-		prefix := keyTopics(tenant)
-		it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keyAfter(prefix)})
-		if err != nil {
-			return err
+	err := r.read(func(db *pebble.DB) error {
+		r.topics.use(db)
+		key := topicKey{tenant, topic}
+		known, generation, ok := r.topics.get(key, dst)
+		if ok {
+			dst = known
+			return nil
 		}
-		defer func() { err = errors.Join(err, it.Close()) }()
-		for _, p := range patterns {
-			prefix = keyTopicPattern(prefix[:0], tenant, p)
-			if dst, err = appendMatches(dst, it, prefix); err != nil {
-				return err
-			}
+		var err error
+		dst, err = matchIndex(db, tenant, topic, dst)
+		if err == nil {
+			r.topics.put(key, generation, dst[start:])
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return dst[:start], fmt.Errorf("match topic in tenant %d: %w", tenant, err)
+	}
+	return dst, nil
+}
+
+// matchIndex is Match without the cache.
+func matchIndex(from pebble.Reader, tenant delivery.TenantNum, topic string, dst []delivery.SubscriberNum) (_ []delivery.SubscriberNum, err error) {
+	start := len(dst)
+	patterns := patternsFor(topic)
+	prefix := keyTopics(tenant)
+	it, err := from.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keyAfter(prefix)})
+	if err != nil {
+		return dst, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	key := make([]byte, 0, 64)
+	for _, p := range patterns {
+		key = keyTopicPattern(key[:0], tenant, p)
+		if dst, err = appendMatches(dst, it, key); err != nil {
+			return dst, err
+		}
 	}
 	found := dst[start:]
 	if len(patterns) > 1 {
