@@ -80,8 +80,8 @@ type actor struct {
 	rereads     int  // failed reads in a row
 	rereadAt    instant
 	armedAt     instant
-	lost        []delivery.Fact // outcomes whose commit failed
-	nextLoad    *actor          // in the loader's queue
+	lost        []lostFact // outcomes whose commit failed
+	nextLoad    *actor     // in the loader's queue
 }
 
 // lane is the window over one lane of ready rows.

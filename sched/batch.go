@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -15,6 +17,9 @@ type batch struct {
 	release    func()  // with leased: under the actor's lock, clears what was busy
 	generation int     // of the window that leased belongs to
 	outcomes   int
+	tries      int          // commits of the same facts that failed before
+	state      atomic.Int32 // see commitLocked
+	err        error        // with batchEarly
 
 	// Storage of the usual batch: one row, one attempt.
 	fact0   [2]delivery.Fact
@@ -39,7 +44,16 @@ func (b *batch) move(it *item, m *delivery.Moved) {
 	b.outcomes++
 }
 
-// commitLocked hands the batch over, if there is anything in it.
+// States of a batch. Whoever leaves batchCommitting first decides who finishes.
+const (
+	batchCommitting = iota // Commit has not returned
+	batchCommitted         // it has: done finishes
+	batchEarly             // done came first
+)
+
+// commitLocked hands the batch over, if there is anything in it. A queue that
+// is closed may refuse it inside Commit, where the actor's lock is held; such a
+// batch is finished by a goroutine of its own.
 func (a *actor) commitLocked(b *batch) {
 	if len(b.facts) == 0 {
 		return
@@ -48,12 +62,25 @@ func (a *actor) commitLocked(b *batch) {
 	a.s.commits.Add(1)
 	a.s.uncommitted.Add(int64(b.outcomes))
 	a.s.queue.Commit(b.facts, b.done)
+	if !b.state.CompareAndSwap(batchCommitting, batchCommitted) {
+		go b.finish(b.err)
+	}
 }
 
 // done runs on the committer's goroutine.
 func (b *batch) done(err error) {
+	if b.state.Load() == batchCommitting {
+		b.err = err
+		if b.state.CompareAndSwap(batchCommitting, batchEarly) {
+			return
+		}
+	}
+	b.finish(err)
+}
+
+func (b *batch) finish(err error) {
 	a, s := b.a, b.a.s
-	if err != nil {
+	if errors.Is(err, delivery.ErrNotReady) || errors.Is(err, delivery.ErrClosed) {
 		s.stall(err)
 	}
 	a.mu.Lock()
@@ -61,7 +88,7 @@ func (b *batch) done(err error) {
 	if err == nil {
 		b.durableLocked()
 	} else {
-		b.failedLocked()
+		b.failedLocked(err)
 	}
 	a.advanceLocked()
 	a.unlock()
@@ -94,11 +121,15 @@ func (b *batch) durableLocked() {
 	a.commitLocked(next)
 }
 
-// failedLocked keeps the outcomes: they are committed again after Resume, if
-// their rows are still where they were.
-func (b *batch) failedLocked() {
+// failedLocked keeps the outcomes: they are committed again if their rows are
+// still where they were, when the queue is ready or, if it is (a fact could not
+// be applied, or came too late for its lease), a little later.
+func (b *batch) failedLocked(err error) {
 	a := b.a
 	a.reset = true
+	if !a.s.stalled.Load() {
+		a.rereadLaterLocked(err)
+	}
 	for _, it := range b.settled {
 		it.leave()
 		it.free()
@@ -107,10 +138,10 @@ func (b *batch) failedLocked() {
 		switch f := f.(type) {
 		case *delivery.Moved:
 			if f.Next != delivery.NextParked {
-				a.lost = append(a.lost, f)
+				a.lost = append(a.lost, lostFact{f, b.tries + 1, err})
 			}
 		case *delivery.HealthChanged:
-			a.lost = append(a.lost, f)
+			a.lost = append(a.lost, lostFact{f, b.tries + 1, err})
 		}
 	}
 }

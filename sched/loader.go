@@ -152,9 +152,11 @@ func (s *Scheduler) load(a *actor) {
 			a.rereadLaterLocked(err)
 			break
 		}
-		a.rereads = 0
 		if j.always || generation == a.generation {
 			j.merge()
+			if len(a.lost) == 0 && !a.reset {
+				a.rereads = 0
+			}
 		}
 		a.unlock()
 	}
@@ -164,12 +166,13 @@ func (s *Scheduler) load(a *actor) {
 	s.pump()
 }
 
-// rereadLaterLocked: a read failed. It is tried again, with growing waits.
+// rereadLaterLocked: a read failed, or a commit. It is tried again, with growing
+// waits.
 func (a *actor) rereadLaterLocked(err error) {
 	wait := a.s.cfg.RereadAfter << min(a.rereads, 10)
 	a.rereads++
 	a.rereadAt = a.s.time.mono().add(min(wait, rereadMax))
-	a.s.log.Error("queue cannot be read", "subscriber", uint64(a.num), "error", err)
+	a.s.log.Error("queue failed", "subscriber", uint64(a.num), "error", err)
 	num := a.num
 	a.news = append(a.news, func() { a.s.obs.readFailed(num, err) })
 }

@@ -96,8 +96,11 @@ func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
 	if m.Next == delivery.NextDead {
 		m.Signature = signature(m.Reason, m.Attempt)
 	}
-	if a.urlChanged.After(it.takenAt) || a.urlChanged.After(it.row.EnteredAt) {
+	switch {
+	case a.urlChanged.After(it.row.EnteredAt):
 		m.Note = "the subscriber's url was changed while this delivery was pending"
+	case it.row.Place == delivery.PlaceParked:
+		m.Note = "had waited for earlier events of its ordering key"
 	}
 	tell = a.tellLocked(it, c, m)
 	b.move(it, m)

@@ -18,36 +18,69 @@ func (s *Scheduler) stall(err error) {
 	s.obs.stalled(err)
 }
 
-// Resume tells that the queue can write again. Actors whose commits failed
-// throw their memory away and start over from the queue; outcomes that were
-// lost are committed again where their rows still stand.
+// Resume tells that the queue can read and write again. Actors whose commits
+// failed throw their memory away and start over from the queue; outcomes that
+// were lost are committed again where their rows still stand.
 func (s *Scheduler) Resume() {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if !s.stalled.Swap(false) {
+	if s.stalled.Swap(false) {
+		s.log.Info("queue is ready again")
+		s.obs.resumed()
+	}
+	for _, a := range s.actors.all() {
+		a.mu.Lock()
+		a.rereadAt = 0
+		a.advanceLocked()
+		a.unlock()
+	}
+	s.pump()
+}
+
+// lostFact is a fact whose commit failed.
+type lostFact struct {
+	fact  delivery.Fact
+	tries int // commits that failed
+	err   error
+}
+
+// lostTries is how often an outcome is committed in vain, with a queue that is
+// ready, before its delivery is given up: the queue cannot hold it (a dead
+// letter of a payload that cannot be read), and its subscriber must go on.
+const lostTries = 5
+
+// giveUp turns an outcome that the queue cannot hold into one that it can.
+func (l lostFact) giveUp() {
+	m, ok := l.fact.(*delivery.Moved)
+	if !ok || l.tries < lostTries || m.Next != delivery.NextDead {
 		return
 	}
-	s.log.Info("queue is ready again")
-	s.obs.resumed()
-	s.advanceAll()
+	m.Next, m.Reason, m.Signature = delivery.NextCanceled, delivery.ReasonLocalError, ""
+	m.Note = "its dead letter cannot be written: " + l.err.Error()
+	if len(m.Note) > maxNote {
+		m.Note = m.Note[:maxNote]
+	}
 }
+
+// maxNote bounds Moved.Note, in bytes.
+const maxNote = 512
 
 // resetJobLocked starts an actor over. Nothing of it is in flight, and no
 // commit is outstanding.
 func (a *actor) resetJobLocked() job {
 	lost := a.lost
-	var again []delivery.Fact
+	var again []lostFact
 	return job{
 		always: true,
 		read: func() error {
 			again = nil
-			for _, f := range lost {
-				stands, err := a.stillStands(f)
+			for _, l := range lost {
+				stands, err := a.stillStands(l.fact)
 				if err != nil {
 					return err
 				}
 				if stands {
-					again = append(again, f)
+					again = append(again, l)
 				}
 			}
 			return nil
@@ -79,15 +112,20 @@ func (a *actor) stillStands(f delivery.Fact) (bool, error) {
 	return len(rows) == 1 && rows[0].Seq == m.Row.Seq, nil
 }
 
-// resetLocked commits what was lost and makes the actor a shell again.
-func (a *actor) resetLocked(again []delivery.Fact) {
+// resetLocked commits what was lost, each for itself, and makes the actor a
+// shell again.
+func (a *actor) resetLocked(again []lostFact) {
 	a.lost = nil
 	a.unloadLocked()
 	a.lines, a.wanting, a.moreLines = nil, nil, false
-	b := a.newBatch()
+	a.reset, a.open, a.disabling, a.probing = false, false, false, false
+	a.memo, a.unclean, a.wanted, a.asleep = 0, true, true, false
 	lease := a.s.queue.Lease()
-	for _, f := range again {
-		switch f := f.(type) {
+	for _, l := range again {
+		b := a.newBatch()
+		b.tries = l.tries
+		l.giveUp()
+		switch f := l.fact.(type) {
 		case *delivery.Moved:
 			f.Lease = lease
 			b.move(newItem(f.Row, f.At), f)
@@ -95,10 +133,8 @@ func (a *actor) resetLocked(again []delivery.Fact) {
 			f.Lease = lease
 			b.facts = append(b.facts, f)
 		}
+		a.commitLocked(b)
 	}
-	a.commitLocked(b)
-	a.reset, a.open, a.disabling, a.probing = false, false, false, false
-	a.memo, a.unclean, a.wanted, a.asleep = 0, true, true, false
 }
 
 // priorAttempt is the attempt that a dead node may have made: nobody knows when,

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -14,29 +15,47 @@ type SubscriberState struct {
 	Slow     bool            // charged to the slow budget
 	Latency  time.Duration   // of recent attempts; 0 = none
 	Waiting  delivery.Reason // why nothing more is sent right now; none = nothing waits
-	Until    time.Time       // with breaker_open, rate_limited and due: until when
+	Until    time.Time       // with breaker_open and rate_limited: until when
+	NextDue  time.Time       // of the first row that waits for a due time; zero = none
 }
 
 // Status describes a subscriber. One that is not in memory has no work that
 // could be done now: what waits for a due time is on disk.
 func (s *Scheduler) Status(sub delivery.SubscriberNum) (SubscriberState, error) {
-	if a := s.lockExisting(sub); a != nil {
-		if a.open {
-			st := a.statusLocked()
-			a.unlock()
-			return st, nil
+	st, known := s.liveStatus(sub)
+	if !known {
+		h, _, err := s.queue.Health(sub)
+		if err != nil {
+			return SubscriberState{}, fmt.Errorf("status of subscriber %d: %w", sub, err)
 		}
-		a.unlock()
+		st.Health = h
+		if h.Breaker != delivery.BreakerClosed {
+			st.Waiting, st.Until = delivery.ReasonBreakerOpen, h.OpenUntil
+		}
 	}
-	h, _, err := s.queue.Health(sub)
+	rows, err := s.queue.Retrying(sub, time.Time{}, 0, 1)
 	if err != nil {
-		return SubscriberState{}, err
+		return SubscriberState{}, fmt.Errorf("status of subscriber %d: %w", sub, err)
 	}
-	st := SubscriberState{Health: h}
-	if h.Breaker != delivery.BreakerClosed {
-		st.Waiting, st.Until = delivery.ReasonBreakerOpen, h.OpenUntil
+	if len(rows) > 0 {
+		st.NextDue = rows[0].Due
+		if st.Waiting == delivery.ReasonNone && st.Ready == 0 && st.InFlight == 0 {
+			st.Waiting = delivery.ReasonDue
+		}
 	}
 	return st, nil
+}
+
+func (s *Scheduler) liveStatus(sub delivery.SubscriberNum) (SubscriberState, bool) {
+	a := s.lockExisting(sub)
+	if a == nil {
+		return SubscriberState{}, false
+	}
+	defer a.unlock()
+	if !a.open {
+		return SubscriberState{}, false
+	}
+	return a.statusLocked(), true
 }
 
 func (a *actor) statusLocked() SubscriberState {
@@ -88,8 +107,15 @@ type Pending struct {
 	Attempt int             // the number of its current or next attempt
 }
 
-// InFlight tells about a delivery that is in memory; false if it is not.
-func (s *Scheduler) InFlight(event delivery.EventKey, sub delivery.SubscriberNum) (Pending, bool) {
+// InFlight reports whether a delivery is in memory: it is being sent, or may be
+// any moment.
+func (s *Scheduler) InFlight(event delivery.EventKey, sub delivery.SubscriberNum) bool {
+	_, ok := s.Pending(event, sub)
+	return ok
+}
+
+// Pending tells about a delivery that is in memory; false if it is not.
+func (s *Scheduler) Pending(event delivery.EventKey, sub delivery.SubscriberNum) (Pending, bool) {
 	a := s.lockExisting(sub)
 	if a == nil {
 		return Pending{}, false
