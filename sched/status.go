@@ -107,15 +107,8 @@ type Pending struct {
 	Attempt int             // the number of its current or next attempt
 }
 
-// InFlight reports whether a delivery is in memory: it is being sent, or may be
-// any moment.
-func (s *Scheduler) InFlight(event delivery.EventKey, sub delivery.SubscriberNum) bool {
-	_, ok := s.Pending(event, sub)
-	return ok
-}
-
-// Pending tells about a delivery that is in memory; false if it is not.
-func (s *Scheduler) Pending(event delivery.EventKey, sub delivery.SubscriberNum) (Pending, bool) {
+// InFlight tells about a delivery that is in memory; false if it is not.
+func (s *Scheduler) InFlight(event delivery.EventKey, sub delivery.SubscriberNum) (Pending, bool) {
 	a := s.lockExisting(sub)
 	if a == nil {
 		return Pending{}, false
