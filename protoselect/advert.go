@@ -133,14 +133,18 @@ func (m *machine) lookedUp(now time.Time, r delivery.Route, res LookupResult) {
 		return // forgotten meanwhile
 	}
 	e.asking = false
-	e.lookup = res.String()
+	e.lookupIs = res.String()
 	if res.Err != nil {
+		e.lookup = lookupFailed
 		// An error is not an answer: adverts that are fresh stay so.
 		e.askAt = now.Add(min(lookupFailedBase<<min(e.askFails, maxShift), lookupFailedMax))
 		e.askFails++
 		return
 	}
-	e.askFails = 0
+	e.askFails, e.lookup = 0, lookupNone
+	if len(res.Records) > 0 {
+		e.lookup = lookupH3
+	}
 	e.askAt = now.Add(res.TTL)
 	var kept []altKey
 	for _, rec := range res.Records {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,7 @@ type fakeNet struct {
 
 type fakeConn struct {
 	net   *fakeNet
+	route delivery.Route
 	proto delivery.Protocol
 	alt   delivery.Alternative
 	hs    delivery.Handshake
@@ -106,12 +108,12 @@ func (c *fakeConn) kill() {
 	c.net.mu.Unlock()
 }
 
-func (n *fakeNet) Warm(_ delivery.Endpoint, want Want) (Conn, bool) {
+func (n *fakeNet) Warm(ep delivery.Endpoint, want Want) (Conn, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.pool {
 		h3 := c.proto == delivery.ProtocolHTTP3
-		if c.dead || h3 != want.HTTP3 {
+		if c.dead || c.route != ep.Route || h3 != want.HTTP3 {
 			continue
 		}
 		if h3 && (c.alt.Host != want.Alternative.Host || c.alt.Port != want.Alternative.Port || c.used >= n.slots()) {
@@ -132,7 +134,7 @@ func (n *fakeNet) slots() int {
 	return 32
 }
 
-func (n *fakeNet) DialQUIC(ctx context.Context, _ delivery.Endpoint, alt delivery.Alternative) (Conn, error) {
+func (n *fakeNet) DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (Conn, error) {
 	n.mu.Lock()
 	n.quicDials = append(n.quicDials, alt)
 	script := n.quic
@@ -144,12 +146,12 @@ func (n *fakeNet) DialQUIC(ctx context.Context, _ delivery.Endpoint, alt deliver
 		}
 	}
 	return n.add(&fakeConn{
-		net: n, proto: delivery.ProtocolHTTP3, alt: alt,
+		net: n, route: ep.Route, proto: delivery.ProtocolHTTP3, alt: alt,
 		hs: delivery.Handshake{QUIC: time.Since(started), Remote: "192.0.2.1:443"},
 	}), nil
 }
 
-func (n *fakeNet) DialTCP(ctx context.Context, _ delivery.Endpoint, opts TCPOptions) (Conn, error) {
+func (n *fakeNet) DialTCP(ctx context.Context, ep delivery.Endpoint, opts TCPOptions) (Conn, error) {
 	n.mu.Lock()
 	n.tcpDials++
 	script := n.tcp
@@ -165,7 +167,7 @@ func (n *fakeNet) DialTCP(ctx context.Context, _ delivery.Endpoint, opts TCPOpti
 		proto = opts.Protocol
 	}
 	return n.add(&fakeConn{
-		net: n, proto: proto,
+		net: n, route: ep.Route, proto: proto,
 		hs: delivery.Handshake{Connect: time.Since(started), Remote: "192.0.2.1:443"},
 	}), nil
 }
@@ -188,6 +190,24 @@ func (n *fakeNet) counts() (quic, tcp, writes, held int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.quicDials), n.tcpDials, len(n.writes), n.held
+}
+
+// record keeps what an observer was told.
+type record[T any] struct {
+	mu  sync.Mutex
+	all []T
+}
+
+func (r *record[T]) add(v T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, v)
+}
+
+func (r *record[T]) get() []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
 }
 
 // Scripts.

@@ -55,9 +55,12 @@ type lookups struct {
 	silent  int // failed lookups in a row
 }
 
+// cachedLookup carries its deadlines inside the value; the cache knows no time.
 type cachedLookup struct {
 	result LookupResult
-	until  time.Time // deadline inside the value; the cache itself knows no time
+	// reuse ends before until does: whoever asks that late is refreshing.
+	reuse time.Time
+	until time.Time
 }
 
 type flight struct {
@@ -75,6 +78,9 @@ func newLookups(cfg DNSConfig) *lookups {
 		cache: cache, flights: make(map[string]*flight),
 	}
 }
+
+// refreshAge is the age at which a record in use is asked for again.
+func refreshAge(life time.Duration) time.Duration { return life / 5 * 4 }
 
 // mute reports whether waiting for an answer is a waste of a delivery's time.
 func (l *lookups) mute() bool {
@@ -115,7 +121,7 @@ func (l *lookups) land(name string, f *flight, res LookupResult) []delivery.Rout
 // its TTL.
 func (l *lookups) cached(name string, now time.Time) (LookupResult, bool) {
 	c, ok := l.cache.Get(name)
-	if !ok || !now.Before(c.until) {
+	if !ok || !now.Before(c.reuse) {
 		return LookupResult{}, false
 	}
 	c.result.TTL = c.until.Sub(now)
@@ -157,7 +163,7 @@ func (s *Selector) fly(name string, o delivery.Origin, f *flight) {
 	now := time.Now()
 	res.Took = now.Sub(started)
 	if res.Err == nil {
-		s.lookups.cache.Add(name, cachedLookup{res, now.Add(res.TTL)})
+		s.lookups.cache.Add(name, cachedLookup{res, now.Add(refreshAge(res.TTL)), now.Add(res.TTL)})
 	}
 	s.learn(res, s.lookups.land(name, f, res)...)
 	close(f.done)

@@ -70,8 +70,9 @@ type routeMemory struct {
 
 	askAt    time.Time // HTTPS record: not before
 	asking   bool
-	askFails int    // failed lookups in a row
-	lookup   string // last lookup's result, for operators
+	askFails int // failed lookups in a row
+	lookup   lookupState
+	lookupIs string // the last result in one line, for operators
 
 	altSvcRaw  string // last header, so that a repeated one is not read again
 	altSvc     []allowedEntry
@@ -84,6 +85,16 @@ type routeMemory struct {
 	distrust  bool
 	lastState State
 }
+
+// lookupState is what the last lookup of a route's HTTPS record gave.
+type lookupState uint8
+
+const (
+	lookupNever  lookupState = iota // not asked yet
+	lookupH3                        // HTTP/3 endpoints
+	lookupNone                      // an answer without any
+	lookupFailed                    // no answer
+)
 
 func newMachine(cfg Config) *machine {
 	m := &machine{

@@ -226,7 +226,7 @@ func (m *machine) ofOrigin(o delivery.Origin) []*routeMemory {
 func (m *machine) row(e *routeMemory, now time.Time) OriginRow {
 	row := OriginRow{
 		Route: e.route, State: StateUnknown, TCPRTT: e.tcpRTT, TCPWorkedAt: e.tcpAt,
-		HTTPSRecord: e.lookup, HTTPSAgainAt: e.askAt,
+		HTTPSRecord: e.lookupIs, HTTPSAgainAt: e.askAt,
 		HTTP1: e.answers[delivery.ProtocolHTTP1], HTTP2: e.answers[delivery.ProtocolHTTP2], HTTP3: e.answers[delivery.ProtocolHTTP3],
 		Refusals: e.refusals, Lies: e.lies, Distrusted: e.distrust,
 	}

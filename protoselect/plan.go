@@ -131,7 +131,7 @@ func (m *machine) planAuto(p *plan, e *routeMemory, now time.Time) {
 	switch {
 	case best == nil && resting == nil:
 		p.state = StateUnknown
-		m.bookLookup(p, e, now, true)
+		m.bookLookup(p, e, now)
 		return
 	case m.breaker(e.route.Egress).open(now):
 		m.planEgressDown(p, e, now, best, resting)
@@ -254,24 +254,19 @@ func (m *machine) planH3(p *plan, e *routeMemory, now time.Time) {
 	}
 	p.alts[0] = candidate{key: own.key, alt: own.delivery()} // no Alt-Used: nobody advertised it
 	p.n = 1
-	m.bookLookup(p, e, now, true)
+	m.bookLookup(p, e, now)
 }
 
 // bookLookup asks for the HTTPS record when that is due. A cold delivery may
-// wait for it only while lookups for this route have not been failing.
-func (m *machine) bookLookup(p *plan, e *routeMemory, now time.Time, wait bool) {
-	if !m.askHTTPS || !isHostname(e.route.Origin.Host) {
-		return
-	}
-	if e.asking {
-		return
-	}
-	if now.Before(e.askAt) {
+// wait for the answer when it is worth it: nothing is known yet, or the last
+// answer had HTTP/3 in it. Otherwise the next delivery will know.
+func (m *machine) bookLookup(p *plan, e *routeMemory, now time.Time) {
+	if !m.askHTTPS || e.asking || now.Before(e.askAt) || !isHostname(e.route.Origin.Host) {
 		return
 	}
 	e.asking = true
 	p.ask = true
-	p.wait = wait && e.askFails == 0
+	p.wait = e.lookup == lookupNever || e.lookup == lookupH3
 }
 
 // refreshLookup asks again in the background when only an HTTPS record vouches
@@ -279,13 +274,10 @@ func (m *machine) bookLookup(p *plan, e *routeMemory, now time.Time, wait bool) 
 // origins do not fall back to TCP at every TTL.
 func (m *machine) refreshLookup(p *plan, e *routeMemory, best *alternative, now time.Time) {
 	source, ad := best.source(now)
-	if source != SourceHTTPSRecord || now.Sub(ad.learned)*5 < ad.expires.Sub(ad.learned)*4 {
+	if source != SourceHTTPSRecord || now.Sub(ad.learned) < refreshAge(ad.expires.Sub(ad.learned)) {
 		return
 	}
-	if e.askFails > 0 && now.Before(e.askAt) {
-		return
-	}
-	if !m.askHTTPS || e.asking {
+	if !m.askHTTPS || e.asking || e.lookup == lookupFailed && now.Before(e.askAt) {
 		return
 	}
 	e.asking = true

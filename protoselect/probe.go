@@ -43,6 +43,7 @@ func (s *Selector) Probe(ctx context.Context, ep delivery.Endpoint) ProbeResult 
 		out.HTTPSRecord = s.lookups.resolve(ctx, o)
 		out.HTTPSRecord.Took = time.Since(started)
 		s.learn(out.HTTPSRecord, ep.Route)
+		call(s.cfg.Observer.LookedUp, out.HTTPSRecord)
 	}
 	targets := s.probeTargets(ep.Route)
 	out.HTTP3 = make([]ProbeDial, len(targets))

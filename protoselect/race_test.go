@@ -1,6 +1,9 @@
 package protoselect
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,32 +11,341 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-// TestDeadUDPCostsOneStagger is case H11.
-func TestDeadUDPCostsOneStagger(t *testing.T) {
+func TestFasterConnectionGetsTheRequest(t *testing.T) {
+	tests := []struct {
+		name      string
+		quic, tcp time.Duration
+		winner    delivery.Protocol
+		took      time.Duration
+		loser     string
+		later     Verdict // what the observer hears in the end
+		dials     int     // over TCP
+	}{
+		{"QUIC before the stagger", 100 * time.Millisecond, 10 * time.Millisecond, delivery.ProtocolHTTP3, 100 * time.Millisecond, "tcp:not_started", VerdictNotStarted, 0},
+		{"QUIC after the stagger", 260 * time.Millisecond, 50 * time.Millisecond, delivery.ProtocolHTTP3, 260 * time.Millisecond, "tcp:pending", VerdictUp, 1},
+		{"TCP", 400 * time.Millisecond, 50 * time.Millisecond, delivery.ProtocolHTTP2, 300 * time.Millisecond, "h3:pending", VerdictUp, 1},
+		{"a tie goes to QUIC", 300 * time.Millisecond, 50 * time.Millisecond, delivery.ProtocolHTTP3, 300 * time.Millisecond, "tcp:up", VerdictUp, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var races record[Race]
+				s, n := setup(t, Config{Observer: Observer{Raced: races.add}})
+				n.quic, n.tcp = after(tt.quic), tcpAfter(tt.tcp)
+				ep := endpoint("h.example")
+				advertise(s, ep.Route, `h3=":443"`)
+				start := time.Now()
+				_, tr := mustDo(t, s, ep)
+				if took := time.Since(start); took != tt.took || tr.Protocol != tt.winner {
+					t.Errorf("%v won after %v", tr.Protocol, took)
+				}
+				if got := tr.RaceLoser(); got != tt.loser && tt.name != "a tie goes to QUIC" {
+					t.Errorf("loser %q", got)
+				}
+				time.Sleep(time.Second)
+				_, tcp, writes, held := n.counts()
+				if tcp != tt.dials || writes != 1 || held != 0 {
+					t.Errorf("%d TCP dials, %d writes, %d slots held", tcp, writes, held)
+				}
+				if got := races.get(); len(got) != 1 || got[0].Loser != tt.later || got[0].Winner != tt.winner || got[0].Took != tt.took {
+					t.Errorf("observed %+v", got)
+				}
+				// Whoever lost and came up is warm.
+				if _, tr = mustDo(t, s, ep); !tr.Reused {
+					t.Errorf("trace %+v", tr)
+				}
+			})
+		})
+	}
+}
+
+func TestTCPStartsAtOnceWhenQUICFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := setup(t, Config{})
-		n.quic, n.tcp = blackHole, tcpAfter(40*time.Millisecond)
 		ep := endpoint("h.example")
 		advertise(s, ep.Route, `h3=":443"`)
-
+		n.quic = func(ctx context.Context, _ delivery.Alternative) error {
+			_ = wait(ctx, 20*time.Millisecond)
+			return dialFailure(delivery.BrokenExplicit)
+		}
+		n.tcp = tcpAfter(30 * time.Millisecond)
 		start := time.Now()
 		_, tr := mustDo(t, s, ep)
-		if took := time.Since(start); took != 250*time.Millisecond+40*time.Millisecond {
-			t.Errorf("delivery took %v, want stagger + TCP handshake", took)
+		if time.Since(start) != 50*time.Millisecond || tr.RaceLoser() != "h3:explicit" {
+			t.Errorf("took %v, loser %q", time.Since(start), tr.RaceLoser())
 		}
-		if tr.Protocol != delivery.ProtocolHTTP2 || tr.RaceLoser() != "h3:pending" {
-			t.Errorf("went over %v with loser %q", tr.Protocol, tr.RaceLoser())
+		if st := stateOf(s, ep.Route); st != StateBroken {
+			t.Errorf("state %v", st)
 		}
-		time.Sleep(3 * time.Second)
+	})
+}
+
+func TestStaggerFollowsTheRoundTrip(t *testing.T) {
+	for rtt, want := range map[time.Duration]time.Duration{
+		0: 250 * time.Millisecond, 10 * time.Millisecond: 100 * time.Millisecond, 200 * time.Millisecond: 300 * time.Millisecond, 5 * time.Second: 2 * time.Second,
+	} {
+		if got := staggerFor(rtt, 250*time.Millisecond); got != want {
+			t.Errorf("rtt %v: stagger %v", rtt, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, n, ep := confirmed(t)
 		n.cool()
-		start = time.Now()
-		_, tr = mustDo(t, s, ep)
-		if took := time.Since(start); took != 40*time.Millisecond || tr.State != StateBroken {
-			t.Errorf("next delivery took %v in state %v, want the TCP handshake alone", took, tr.State)
+		n.quic = after(200 * time.Millisecond)
+		mustDo(t, s, ep) // QUIC's round trip is known now
+		n.cool()
+		n.quic = blackHole
+		start := time.Now()
+		if _, tr := mustDo(t, s, ep); tr.Stagger != 300*time.Millisecond || time.Since(start) != 330*time.Millisecond {
+			t.Errorf("stagger %v, took %v", tr.Stagger, time.Since(start))
 		}
-		quic, tcp, writes, _ := n.counts()
-		if quic != 1 || tcp != 2 || writes != 2 {
-			t.Errorf("%d QUIC dials, %d TCP dials, %d writes", quic, tcp, writes)
+	})
+}
+
+func TestSuspectRacesWithoutStagger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n, ep := confirmed(t)
+		n.cool()
+		s.Stalled(ep.Route, delivery.Alternative{Port: 443})
+		n.quic = blackHole
+		start := time.Now()
+		if _, tr := mustDo(t, s, ep); time.Since(start) != 30*time.Millisecond || tr.State != StateSuspect {
+			t.Errorf("took %v in state %v", time.Since(start), tr.State)
+		}
+	})
+}
+
+// TestColdHerdIsOneHandshake: a hundred deliveries to a cold origin share one
+// QUIC dial and its connection; those beyond its streams use TCP.
+func TestColdHerdIsOneHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := setup(t, Config{})
+		n.quic, n.tcp = after(50*time.Millisecond), tcpAfter(50*time.Millisecond)
+		release := make(chan struct{})
+		n.serve = func(context.Context, *fakeConn, *delivery.Request) (*delivery.Response, error) {
+			<-release
+			return ok200(), nil
+		}
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		over := map[delivery.Protocol]int{}
+		for range 100 {
+			wg.Go(func() {
+				_, tr, err := s.Do(t.Context(), ep, delivery.ProtocolAuto, request())
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				over[tr.Protocol]++
+				mu.Unlock()
+			})
+		}
+		time.Sleep(time.Second)
+		close(release)
+		wg.Wait()
+		if quic, _, writes, _ := n.counts(); quic != 1 || writes != 100 || over[delivery.ProtocolHTTP3] != 32 {
+			t.Errorf("%d QUIC dials, %d writes, %v", quic, writes, over)
+		}
+	})
+}
+
+func TestBackgroundHandshakeMakesHTTP3Warm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials record[Dial]
+		s, n := setup(t, Config{Observer: Observer{Dialed: dials.add}})
+		ep := endpoint("h.example")
+		mustDo(t, s, ep) // warm TCP
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic = after(100 * time.Millisecond)
+		start := time.Now()
+		for range 10 {
+			if _, tr := mustDo(t, s, ep); tr.Protocol != delivery.ProtocolHTTP2 || !tr.Reused || time.Since(start) != 0 {
+				t.Fatalf("trace %+v after %v", tr, time.Since(start))
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+		quic, _, writes, _ := n.counts()
+		seen := dials.get()
+		if quic != 1 || writes != 11 || !seen[len(seen)-1].Background {
+			t.Errorf("%d QUIC dials, %d writes, dials %+v", quic, writes, seen)
+		}
+		if _, tr := mustDo(t, s, ep); tr.Protocol != delivery.ProtocolHTTP3 {
+			t.Errorf("trace %+v", tr)
+		}
+	})
+}
+
+// TestNoPOSTServesAsAProbe: after a breakage, requests go over HTTP/3 only when
+// a background handshake has succeeded.
+func TestNoPOSTServesAsAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := setup(t, Config{})
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic, n.tcp = blackHole, tcpAfter(30*time.Millisecond)
+		mustDo(t, s, ep)
+		time.Sleep(64 * time.Second)
+		n.cool()
+		start := time.Now()
+		if _, tr := mustDo(t, s, ep); tr.State != StateHalfOpen || time.Since(start) != 30*time.Millisecond {
+			t.Errorf("state %v, took %v", tr.State, time.Since(start))
+		}
+		time.Sleep(4 * time.Second)
+		if st := stateOf(s, ep.Route); st != StateBroken {
+			t.Errorf("state %v after a failed probe", st)
+		}
+		time.Sleep(2 * time.Minute)
+		n.quic = after(40 * time.Millisecond)
+		if _, tr := mustDo(t, s, ep); tr.Protocol != delivery.ProtocolHTTP2 {
+			t.Errorf("a request was a probe: %+v", tr)
+		}
+		time.Sleep(time.Second)
+		if _, tr := mustDo(t, s, ep); tr.Protocol != delivery.ProtocolHTTP3 || !tr.Reused {
+			t.Errorf("trace %+v", tr)
+		}
+	})
+}
+
+func TestBothSidesFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var races record[Race]
+		s, n := setup(t, Config{Observer: Observer{Raced: races.add}})
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic = blackHole
+		n.tcp = func(context.Context, TCPOptions) error { return neverErr(delivery.CauseConnect) }
+		_, tr, err := s.Do(t.Context(), ep, delivery.ProtocolAuto, request())
+		se := asSend(t, err)
+		if se.Cause != delivery.CauseConnect || se.Sent != delivery.SentNever || tr.Writes != 0 || len(races.get()) != 1 {
+			t.Errorf("%v, races %+v", err, races.get())
+		}
+		// The network is down, not HTTP/3.
+		if st := stateOf(s, ep.Route); st != StateSuspect {
+			t.Errorf("state %v", st)
+		}
+	})
+}
+
+func TestDeadlineEndsTheWaitAndTCPButNotTheVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials record[Dial]
+		s, n := setup(t, Config{Observer: Observer{Dialed: dials.add}})
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic, n.tcp = blackHole, tcpAfter(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, _, err := s.Do(ctx, ep, delivery.ProtocolAuto, request())
+		se := asSend(t, err)
+		if se.Cause != delivery.CauseTimeout || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		time.Sleep(5 * time.Second)
+		if got := dials.get(); len(got) != 2 || got[0].QUIC || got[0].Verdict != VerdictCanceled || got[1].Verdict != VerdictTimeout {
+			t.Errorf("dials %+v", got)
+		}
+	})
+}
+
+func TestCancelIsAStopOfOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := setup(t, Config{})
+		n.tcp = tcpAfter(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, _, err := s.Do(ctx, endpoint("h.example"), delivery.ProtocolAuto, request())
+		if se := asSend(t, err); se.Cause != delivery.CauseShutdown {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestDialsAreBounded: with every slot for background dials taken, deliveries
+// use TCP at once.
+func TestDialsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := setup(t, Config{MaxDials: 2})
+		n.quic = blackHole
+		start := time.Now()
+		for _, host := range []string{"a.example", "b.example", "c.example"} {
+			ep := endpoint(host)
+			mustDo(t, s, ep)
+			advertise(s, ep.Route, `h3=":443"`)
+			mustDo(t, s, ep) // warm TCP, background handshake
+		}
+		synctest.Wait()
+		n.cool()
+		ep := endpoint("d.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		if _, tr := mustDo(t, s, ep); tr.Protocol != delivery.ProtocolHTTP2 || time.Since(start) != 0 {
+			t.Errorf("trace %+v after %v", tr, time.Since(start))
+		}
+		if quic, _, _, _ := n.counts(); quic != 2 {
+			t.Errorf("%d QUIC dials", quic)
+		}
+	})
+}
+
+func TestStopEndsBackgroundDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := setup(t, Config{})
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic = after(8 * time.Second)
+		mustDo(t, s, ep)
+		start := time.Now()
+		if err := s.Stop(t.Context()); err != nil || time.Since(start) != 0 {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if st := stateOf(s, ep.Route); st != StateAdvertised {
+			t.Errorf("our own cancel made the alternative %v", st)
+		}
+	})
+}
+
+// TestStopIsBounded: a dialer that ignores its context cannot hold Stop up.
+func TestStopIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &fakeNet{t: t}
+		s, err := New(Config{DNS: DNSConfig{Disabled: true}}, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic = func(context.Context, delivery.Alternative) error {
+			time.Sleep(time.Minute)
+			return neverErr(delivery.CauseShutdown)
+		}
+		mustDo(t, s, ep)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Stop: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// TestDialThatNeverEndsIsSilence: a peer that drips packets for ever is as good
+// as one that says nothing.
+func TestDialThatNeverEndsIsSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := setup(t, Config{})
+		ep := endpoint("h.example")
+		advertise(s, ep.Route, `h3=":443"`)
+		n.quic = func(ctx context.Context, _ delivery.Alternative) error {
+			<-ctx.Done()
+			return neverErr(delivery.CauseTimeout)
+		}
+		mustDo(t, s, ep)
+		time.Sleep(11 * time.Second)
+		rows, _ := s.Get(ep.Route.Origin)
+		if a := rows[0].Alternatives[0]; a.State != StateBroken || a.Class != delivery.BrokenTimeout {
+			t.Errorf("alternative %+v", a)
 		}
 	})
 }

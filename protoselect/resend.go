@@ -69,14 +69,14 @@ func (a *attempt) other(ctx context.Context, first link, why ResendReason) (link
 	p := &a.plan
 	switch {
 	case p.kind == planH3Only, first.h3 && why == ResendTooEarly:
-		return a.freshH3(ctx, first)
-	case first.h3:
+		return a.againH3(ctx, first)
+	case first.h3, why == ResendTooEarly:
 		if conn, ok := a.s.dialer.Warm(a.ep, Want{TCP: p.tcp}); ok {
 			return link{conn: conn}, nil
 		}
 		return a.s.dialTCP(ctx, a.ep, p.tcp)
 	}
-	if p.warmH3 && why != ResendTooEarly {
+	if p.warmH3 {
 		for i := range p.n {
 			if conn, ok := a.s.dialer.Warm(a.ep, Want{HTTP3: true, Alternative: p.alts[i].alt}); ok {
 				return link{conn: conn, h3: true, alt: p.alts[i]}, nil
@@ -90,8 +90,8 @@ func (a *attempt) other(ctx context.Context, first link, why ResendReason) (link
 	return a.s.dialTCP(ctx, a.ep, fresh)
 }
 
-// freshH3 repeats over HTTP/3: after 425 the same connection will do.
-func (a *attempt) freshH3(ctx context.Context, first link) (link, *delivery.SendError) {
+// againH3 repeats over HTTP/3: after 425 the same connection will do.
+func (a *attempt) againH3(ctx context.Context, first link) (link, *delivery.SendError) {
 	if conn, ok := a.s.dialer.Warm(a.ep, Want{HTTP3: true, Alternative: first.alt.alt}); ok {
 		return link{conn: conn, h3: true, alt: first.alt}, nil
 	}
