@@ -80,9 +80,8 @@ func (f *fold) add(b *pebble.Batch, pos delivery.Position, fact delivery.Fact) e
 // flush writes the open counters' sums.
 func (f *fold) flush(b *pebble.Batch) error {
 	for _, d := range f.open {
-		if d.n == 0 {
-			continue
-		}
+		// A sum of zero is written too: the rows must not depend on what shared a
+		// batch.
 		f.key = appendOpenRow(f.key[:0], d.hour)
 		f.val = appendCounter(f.val[:0], d.n)
 		if err := b.Merge(f.key, f.val, nil); err != nil {

@@ -41,7 +41,7 @@ func tryBench(tb testing.TB, fs vfs.FS, change ...func(*Config)) (*bench, error)
 	}
 	b := &bench{tb: tb, fs: fs, start: time.Now()}
 	cfg := Config{
-		Dir: "store", FS: fs, Node: "n1", MemTable: 4 << 20,
+		Dir: "store", FS: fs, Node: "n1", MemTable: 4 << 20, CommitDelay: 200 * time.Microsecond,
 		Retention: Retention{Every: -1},
 		Observer: Observer{
 			Misuse: func(what string) { b.misuse.Store(&what) },

@@ -60,6 +60,9 @@ type Config struct {
 	Retention Retention
 	// Watermark says when publishes are refused because the disk fills up.
 	Watermark Watermark
+
+	// record gets every fact that is folded, for tests.
+	record func(delivery.Position, delivery.Fact)
 }
 
 // Retention says how long what is finished is kept. What is pending is kept as

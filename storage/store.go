@@ -133,7 +133,7 @@ func (s *Store) openLocked() error {
 	lease := delivery.Lease{Node: s.cfg.Node, Epoch: m.epoch}
 	s.lease.Store(&lease)
 	c := newCommitter(&s.kv, db, &s.cfg, m, lease)
-	c.hooks, c.spool = &s.hooks, s.spool
+	c.hooks, c.spool, c.record = &s.hooks, s.spool, s.cfg.record
 	c.start()
 	s.commit.Store(c)
 	ctx, end := context.WithCancel(context.Background())

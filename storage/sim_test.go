@@ -1,0 +1,590 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// recorder keeps the facts that a store folds, encoded, with their positions.
+type recorder struct {
+	mu    sync.Mutex
+	facts []recorded
+}
+
+type recorded struct {
+	pos   delivery.Position
+	bytes []byte
+}
+
+func (r *recorder) config(c *Config) { c.record = r.add }
+
+func (r *recorder) add(pos delivery.Position, fact delivery.Fact) {
+	b, err := AppendFact(nil, fact)
+	if err != nil {
+		panic(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts = append(r.facts, recorded{pos, b})
+}
+
+func (r *recorder) list() []recorded {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.facts)
+}
+
+func (r *recorder) last() delivery.Position {
+	l := r.list()
+	return l[len(l)-1].pos
+}
+
+// foldAll folds recorded facts into an empty database, partition by partition
+// where split is set, and returns its rows.
+func foldAll(tb testing.TB, facts []recorded, partitions int, split bool) []string {
+	tb.Helper()
+	db, err := pebble.Open("fold", &pebble.Options{FS: vfs.NewMem(), Merger: merger, Logger: quietPebble{}})
+	noErr(tb, err)
+	defer func() { noErr(tb, db.Close()) }()
+	b := db.NewBatch()
+	all := fold{partitions: partitions, all: true}
+	for _, f := range facts {
+		fact, err := DecodeFact(f.bytes)
+		noErr(tb, err)
+		if !split {
+			noErr(tb, all.add(b, f.pos, fact))
+			continue
+		}
+		noErr(tb, Apply(b, partitions, delivery.PartitionShared, f.pos, fact))
+		for p := range partitions {
+			noErr(tb, Apply(b, partitions, delivery.Partition(p), f.pos, fact))
+		}
+	}
+	noErr(tb, all.flush(b))
+	noErr(tb, db.Apply(b, pebble.NoSync))
+	return dump(tb, db)
+}
+
+// dump returns all rows but those of the store itself and its configuration.
+func dump(tb testing.TB, db *pebble.DB) []string {
+	tb.Helper()
+	it, err := db.NewIter(nil)
+	noErr(tb, err)
+	defer it.Close()
+	var rows []string
+	for ok := it.First(); ok; ok = it.Next() {
+		if k := it.Key()[0]; k != prefixMeta && k != prefixConfig {
+			v, err := it.ValueAndErr()
+			noErr(tb, err)
+			rows = append(rows, fmt.Sprintf("%c %x = %x", k, it.Key()[1:], v))
+		}
+	}
+	noErr(tb, it.Error())
+	return rows
+}
+
+func (b *bench) dump() (rows []string) {
+	b.tb.Helper()
+	noErr(b.tb, b.view(func(db *pebble.DB) error {
+		rows = dump(b.tb, db)
+		return nil
+	}))
+	return rows
+}
+
+// sameRows fails the test where two dumps differ.
+func sameRows(tb testing.TB, what string, got, want []string) {
+	tb.Helper()
+	for i := range max(len(got), len(want)) {
+		var g, w string
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			tb.Fatalf("%s: row %d of %d is\n\t%s\nwant (of %d)\n\t%s", what, i, len(got), g, len(want), w)
+		}
+	}
+}
+
+// simSubs are the subscribers of a simulation; two of them share a partition.
+var simSubs = []delivery.SubscriberNum{1, 2, 3, 44, 555, 70_000_000_000}
+
+// simDelivery is what the model knows of a delivery.
+type simDelivery struct {
+	ref      DeliveryRef
+	row      *delivery.Row // nil = nothing is pending
+	state    delivery.State
+	attempts int
+	dead     bool
+}
+
+// sim plays the scheduler with random decisions against a store and knows what
+// must come out. Every operation is durable before the next one begins.
+type sim struct {
+	b       *bench
+	rec     *recorder
+	rng     *rand.Rand
+	all     []*simDelivery
+	blocked map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq
+	gone    map[delivery.EventKey]bool
+	ids     []string
+	n       uint64
+	now     time.Time
+	err     error // the first one, where errors are injected
+}
+
+func newSim(b *bench, rec *recorder, seed uint64) *sim {
+	return &sim{
+		b: b, rec: rec, rng: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
+		blocked: map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq{}, gone: map[delivery.EventKey]bool{},
+	}
+}
+
+// step does one random thing.
+func (s *sim) step() {
+	s.now = s.now.Add(time.Duration(s.rng.IntN(40)) * time.Second)
+	switch p := s.rng.IntN(100); {
+	case p < 35:
+		s.publish()
+	case p < 70:
+		s.outcome()
+	case p < 76:
+		s.lease()
+	case p < 84:
+		s.replay()
+	case p < 87:
+		s.purge()
+	case p < 90:
+		s.expunge()
+	case p < 92:
+		s.drop()
+	case p < 96:
+		sub := s.sub()
+		s.commit(&delivery.HealthChanged{Lease: s.b.Lease(), Subscriber: sub, Health: delivery.Health{
+			Breaker: delivery.BreakerOpen, OpenUntil: s.now, Opens: s.rng.IntN(9), LastSuccess: s.now.Add(-time.Hour),
+		}})
+	default:
+		s.batch()
+	}
+}
+
+func (s *sim) sub() delivery.SubscriberNum { return simSubs[s.rng.IntN(len(simSubs))] }
+
+func (s *sim) commit(facts ...delivery.Fact) bool {
+	if err := s.b.commitNow(facts...); err != nil {
+		s.fail(err)
+		return false
+	}
+	return true
+}
+
+func (s *sim) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// random makes an event nobody has seen.
+func (s *sim) random() *delivery.Published {
+	s.n++
+	id := fmt.Sprintf("evt_%d", s.n)
+	x := eventAt(s.now, s.n, id)
+	x.Event.OrderingKey = []string{"", "", "k1", "k2"}[s.rng.IntN(4)]
+	if s.rng.IntN(8) == 0 {
+		x.Dedupe.Source, x.Dedupe.Body = "github", true
+	}
+	due := time.Time{}
+	if s.rng.IntN(6) == 0 {
+		due = s.now.Add(time.Duration(s.rng.IntN(1e6)) * time.Millisecond)
+		x.Event.DeliverAt = due
+	}
+	for _, i := range s.rng.Perm(len(simSubs))[:s.rng.IntN(4)] {
+		t := delivery.Target{Subscriber: simSubs[i], Lane: delivery.PriorityNormal, Due: due, Key: delivery.HashKey(x.Event.OrderingKey)}
+		if t.Key == 0 {
+			t.Lane = delivery.Priority(s.rng.IntN(delivery.Lanes))
+		}
+		t.Leased = s.rng.IntN(3) == 0
+		x.Targets = append(x.Targets, t)
+	}
+	s.ids = append(s.ids, id)
+	return x
+}
+
+func (s *sim) publish() {
+	x := s.random()
+	again := len(s.ids) > 1 && s.rng.IntN(10) == 0
+	if again {
+		// Its content differs in nothing but the key.
+		x = eventAt(s.now, s.n, s.ids[s.rng.IntN(len(s.ids)-1)])
+	}
+	r := s.b.Publish(context.Background(), []*delivery.Published{x})[0]
+	if r.Err != nil {
+		if again && errors.Is(r.Err, delivery.ErrConflict) {
+			s.b.tb.Errorf("conflict for %q: %v", x.Event.ID, r.Err)
+		}
+		s.fail(r.Err)
+		return
+	}
+	if !r.Deduplicated {
+		s.published(x, r.Position)
+	}
+}
+
+func (s *sim) batch() {
+	var list []*delivery.Published
+	for range 3 {
+		list = append(list, s.random())
+	}
+	for i, r := range s.b.Publish(context.Background(), list) {
+		if r.Err != nil {
+			s.fail(r.Err)
+			continue
+		}
+		s.published(list[i], r.Position)
+	}
+}
+
+func (s *sim) published(x *delivery.Published, pos delivery.Position) {
+	for _, t := range x.Targets {
+		row := &delivery.Row{
+			Subscriber: t.Subscriber, Event: x.Event.Key, Lane: t.Lane, Seq: pos, Key: t.Key, First: pos,
+			EnteredAt: x.Event.Key.Time(), Due: t.Due,
+		}
+		d := &simDelivery{ref: DeliveryRef{x.Event.Key, t.Subscriber}, row: row, state: delivery.StateReceived}
+		if !t.Due.IsZero() {
+			row.Place = delivery.PlaceRetry
+		}
+		if t.Leased {
+			row.LeasedBy, d.state = x.Lease.Epoch, delivery.StateLeased
+		}
+		s.all = append(s.all, d)
+	}
+}
+
+// pick returns a random delivery that passes a test, or nil.
+func (s *sim) pick(ok func(*simDelivery) bool) *simDelivery {
+	var list []*simDelivery
+	for _, d := range s.all {
+		if ok(d) {
+			list = append(list, d)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list[s.rng.IntN(len(list))]
+}
+
+// outcome moves a random pending row.
+func (s *sim) outcome() {
+	d := s.pick(func(d *simDelivery) bool { return d.row != nil })
+	if d == nil {
+		return
+	}
+	row := *d.row
+	m := s.b.moved(row, delivery.NextDelivered, delivery.ReasonDelivered, 200)
+	m.At = s.now
+	to := delivery.StateDelivered
+	switch p := s.rng.IntN(10); {
+	case p < 3:
+		m.Next, m.Reason, m.Due = delivery.NextRetry, delivery.ReasonStatusRetry, s.now.Add(time.Duration(s.rng.IntN(1e5))*time.Millisecond)
+		m.Attempt.Result.Status, m.Attempt.Result.Body = 503, []byte("busy")
+		m.Block = row.Key != 0
+		to = delivery.StateRetrying
+	case p < 5:
+		m.Next, m.Reason, m.Signature = delivery.NextDead, delivery.ReasonExhausted, "503"
+		to = delivery.StateDead
+	case p < 6:
+		m.Next, m.Reason, m.Attempt = delivery.NextCanceled, delivery.ReasonEventDeleted, nil
+		to = delivery.StateCanceled
+	case p < 7 && row.Key != 0:
+		m.Next, m.Reason, m.Attempt = delivery.NextParked, delivery.ReasonOrder, nil
+		to = d.state
+	}
+	if to == delivery.StateDelivered && row.Key != 0 {
+		m.Unblock = true
+	}
+	if row.LeasedBy != 0 && row.LeasedBy < s.b.Lease().Epoch && m.Attempt != nil {
+		m.Prior = &delivery.Attempt{
+			Number: row.Attempts + 1, Lease: delivery.Lease{Node: "n1", Epoch: row.LeasedBy},
+			Result: delivery.Result{Cause: delivery.CauseRecovered}, Outcome: delivery.Outcome{Class: delivery.ClassUnknown, Reason: delivery.ReasonRecovered},
+		}
+		m.Attempt.Number++
+	}
+	if !s.commit(m) {
+		return
+	}
+	s.moved(d, m, to)
+}
+
+func (s *sim) moved(d *simDelivery, m *delivery.Moved, to delivery.State) {
+	row := *d.row
+	pos := s.rec.last()
+	d.state, d.attempts = to, attemptsAfter(m)
+	switch m.Next {
+	case delivery.NextRetry:
+		row.Place, row.Due = delivery.PlaceRetry, m.Due.Truncate(time.Millisecond)
+	case delivery.NextParked:
+		row.Place, row.Due = delivery.PlaceParked, time.Time{}
+	default:
+		d.row = nil
+	}
+	d.dead = m.Next == delivery.NextDead
+	if d.row != nil {
+		row.Seq, row.LeasedBy, row.Attempts = pos, 0, d.attempts
+		d.row = &row
+	}
+	keys := s.blocked[row.Subscriber]
+	if keys == nil {
+		keys = map[delivery.KeyHash]delivery.Seq{}
+		s.blocked[row.Subscriber] = keys
+	}
+	if m.Block {
+		keys[row.Key] = m.Row.First
+	}
+	if m.Unblock {
+		delete(keys, row.Key)
+		for _, o := range s.all { // the watermark of the key's parked rows is gone
+			if o.row != nil && o.row.Place == delivery.PlaceParked && o.row.Key == row.Key && o.row.Subscriber == row.Subscriber {
+				o.row.LeasedBy = 0
+			}
+		}
+	}
+}
+
+// lease covers the rows up to a random one with a watermark.
+func (s *sim) lease() {
+	d := s.pick(func(d *simDelivery) bool { return d.row != nil })
+	if d == nil {
+		return
+	}
+	f := &delivery.Leased{
+		Lease: s.b.Lease(), Subscriber: d.row.Subscriber, Place: d.row.Place, Lane: d.row.Lane, Key: d.row.Key,
+		Due: d.row.Due, UpTo: d.row.Seq,
+	}
+	if !s.commit(f) {
+		return
+	}
+	for _, o := range s.all {
+		if o.row == nil || o.row.Subscriber != d.row.Subscriber || o.row.Place != d.row.Place {
+			continue
+		}
+		same := o.row.Place == delivery.PlaceRetry || o.row.Place == delivery.PlaceReady && o.row.Lane == d.row.Lane ||
+			o.row.Place == delivery.PlaceParked && o.row.Key == d.row.Key
+		if same && rowOrder(*o.row, *d.row) <= 0 {
+			o.row.LeasedBy = f.Lease.Epoch
+		}
+	}
+}
+
+func (s *sim) replay() {
+	d := s.pick(func(d *simDelivery) bool { return d.row == nil })
+	if d == nil {
+		return
+	}
+	force := s.rng.IntN(2) == 0
+	sub := &delivery.Subscriber{Num: d.ref.Subscriber, ID: "s"}
+	err := s.b.Replay(context.Background(), s.now, []Replay{{Event: d.ref.Event, Subscriber: sub, Force: force}})[0]
+	allowed := d.dead || d.state == delivery.StateDelivered && force && !s.gone[d.ref.Event]
+	if err != nil {
+		refused := errors.Is(err, delivery.ErrState) || errors.Is(err, delivery.ErrEventGone)
+		if allowed || !refused {
+			s.fail(err)
+		}
+		return
+	}
+	if !allowed {
+		s.b.tb.Errorf("replay of %+v was allowed", d)
+		return
+	}
+	pos := s.rec.last()
+	row := delivery.Row{
+		Subscriber: d.ref.Subscriber, Event: d.ref.Event, Lane: delivery.PriorityNormal, Seq: pos, First: pos,
+		Attempts: d.attempts, Replayed: true, EnteredAt: s.now,
+	}
+	if e, err := s.b.Event(context.Background(), d.ref.Event); err == nil {
+		row.Lane, row.Key = sub.Lane(e), sub.KeyFor(e.OrderingKey)
+	}
+	d.row, d.dead, d.state = &row, false, delivery.StateLeased
+}
+
+func (s *sim) purge() {
+	d := s.pick(func(d *simDelivery) bool { return d.row == nil })
+	if d == nil {
+		return
+	}
+	err := s.b.Purge(context.Background(), s.now, []DeliveryRef{d.ref})[0]
+	if !d.dead && errors.Is(err, delivery.ErrNoDelivery) {
+		return
+	}
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	d.dead = false
+}
+
+func (s *sim) expunge() {
+	d := s.pick(func(d *simDelivery) bool { return !s.gone[d.ref.Event] })
+	if d == nil || s.rng.IntN(2) == 0 {
+		return
+	}
+	if err := s.b.Expunge(context.Background(), s.now, d.ref.Event, delivery.ReasonEventDeleted); err != nil {
+		s.fail(err)
+		return
+	}
+	s.gone[d.ref.Event] = true
+	for _, o := range s.all {
+		if o.ref.Event == d.ref.Event {
+			o.dead = false
+		}
+	}
+}
+
+func (s *sim) drop() {
+	if s.rng.IntN(3) != 0 {
+		return
+	}
+	sub := s.sub()
+	if err := s.b.DropSubscriber(context.Background(), s.now, sub, delivery.ReasonSubscriberDeleted); err != nil {
+		s.fail(err)
+		return
+	}
+	for _, d := range s.all {
+		if d.ref.Subscriber == sub {
+			if d.row != nil {
+				d.row, d.state = nil, delivery.StateCanceled
+			}
+			d.dead = false
+		}
+	}
+	delete(s.blocked, sub)
+}
+
+func rowOrder(a, b delivery.Row) int {
+	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Seq, b.Seq))
+}
+
+// check compares what the store shows with the model.
+func (s *sim) check() {
+	tb := s.b.tb
+	tb.Helper()
+	pending := 0
+	for _, sub := range simSubs {
+		var want []delivery.Row
+		for _, d := range s.all {
+			if d.row != nil && d.ref.Subscriber == sub {
+				want = append(want, *d.row)
+			}
+		}
+		pending += len(want)
+		got := s.rows(sub)
+		order := func(a, b delivery.Row) int { return cmp.Compare(a.Seq, b.Seq) }
+		slices.SortFunc(got, order)
+		slices.SortFunc(want, order)
+		if !slices.Equal(got, want) {
+			tb.Fatalf("subscriber %d has rows\n\t%+v\nwant\n\t%+v", sub, got, want)
+		}
+		keys, err := s.b.BlockedKeys(sub, 100)
+		noErr(tb, err)
+		if len(keys) != len(s.blocked[sub]) {
+			tb.Fatalf("subscriber %d: %d blocked keys, want %d", sub, len(keys), len(s.blocked[sub]))
+		}
+		for key, head := range s.blocked[sub] {
+			if got, ok, err := s.b.Blocked(sub, key); err != nil || !ok || got != head {
+				tb.Fatalf("subscriber %d: head of %d is %d %v %v, want %d", sub, key, got, ok, err, head)
+			}
+		}
+	}
+	for _, d := range s.all {
+		got, err := s.b.Delivery(context.Background(), d.ref.Event, d.ref.Subscriber)
+		noErr(tb, err)
+		if got.State != d.state || got.Attempts != d.attempts {
+			tb.Fatalf("delivery %+v is %v after %d attempts, want %v after %d", d.ref, got.State, got.Attempts, d.state, d.attempts)
+		}
+		for i, e := range got.Timeline[1:] {
+			if from := got.Timeline[i].State; from != e.State && !from.CanMove(e.State) {
+				tb.Fatalf("delivery %+v went from %v to %v", d.ref, from, e.State)
+			}
+		}
+		_, _, err = s.b.DeadLetter(context.Background(), d.ref.Event, d.ref.Subscriber)
+		if dead := err == nil; dead != d.dead {
+			tb.Fatalf("delivery %+v: dead letter %v (%v), want %v", d.ref, dead, err, d.dead)
+		}
+	}
+	if open := s.b.openCount(); open != int64(pending) {
+		tb.Fatalf("open counters sum up to %d, want %d", open, pending)
+	}
+}
+
+// rows reads all of a subscriber's rows, in small pages.
+func (s *sim) rows(sub delivery.SubscriberNum) []delivery.Row {
+	tb := s.b.tb
+	var out []delivery.Row
+	for lane := range delivery.Priority(delivery.Lanes) {
+		for after := delivery.Seq(0); ; {
+			rows, err := s.b.Ready(sub, lane, after, 3)
+			noErr(tb, err)
+			out = append(out, rows...)
+			if len(rows) < 3 {
+				break
+			}
+			after = rows[2].Seq
+		}
+	}
+	var due time.Time
+	for after := delivery.Seq(0); ; {
+		rows, err := s.b.Retrying(sub, due, after, 3)
+		noErr(tb, err)
+		out = append(out, rows...)
+		if len(rows) < 3 {
+			break
+		}
+		due, after = rows[2].Due, rows[2].Seq
+	}
+	for _, key := range []string{"k1", "k2"} {
+		rows, err := s.b.Parked(sub, delivery.HashKey(key), 0, 1000)
+		noErr(tb, err)
+		out = append(out, rows...)
+	}
+	return out
+}
+
+// openCount is the sum of the open counters.
+func (b *bench) openCount() (sum int64) {
+	noErr(b.tb, b.view(func(db *pebble.DB) error {
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixOpen}, UpperBound: []byte{prefixOpen + 1}})
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			n, err := decodeCounter(v)
+			if err != nil {
+				return err
+			}
+			sum += n
+		}
+		return it.Error()
+	}))
+	return sum
+}
