@@ -31,7 +31,6 @@ type SubscriberInput struct {
 	Topics               *[]string
 	Secret               *string // of the default scheme
 	TLS                  *delivery.TLSMaterial
-	ClearTLS             bool
 	Signing              *[]SigningInput
 	Headers              *map[string]string
 	Ordering             *string
@@ -83,6 +82,8 @@ type EventInput struct {
 	Subscribers []string
 	DeliverAt   time.Time
 	TraceParent string
+
+	operational bool // one of the dispatcher's own
 }
 
 // Receipt answers a publish.
@@ -130,6 +131,7 @@ type ReplayInput struct {
 	PerSecond    float64 // 0 = no limit
 	Force        bool    // delivered ones too
 	Limit        int     // 0 = all
+	Cursor       string  // go on after a previous call
 }
 
 // ReplayResult tells what a bulk replay did.

@@ -3,7 +3,6 @@ package engine
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -55,11 +54,17 @@ func (f *faults) signing(sub *delivery.Subscriber, in SubscriberInput, now time.
 	if len(*f) > before {
 		return
 	}
-	if _, err := newSigner(schemes); err != nil {
+	signer, err := newSigner(schemes)
+	if err != nil {
 		f.signingFault("signing", err)
 		return
 	}
 	sub.Signing = schemes
+	for name := range sub.Headers {
+		if signer.OwnsHeader(name) {
+			f.add("headers."+name, "***", "the signing scheme writes this header", "rename it, or choose another signature header")
+		}
+	}
 }
 
 // signingList returns the entries to apply, nil for "leave as it is".
@@ -119,16 +124,19 @@ func (f *faults) signingEntry(sub *delivery.Subscriber, field string, in Signing
 
 // signingFault adds what package signing refused; it never holds a secret.
 func (f *faults) signingFault(field string, err error) {
-	if ce, ok := errors.AsType[*signing.ConfigError](err); ok {
+	all := signing.ConfigErrors(err)
+	for _, ce := range all {
+		name := field
 		if ce.Field == "secret" && field == "signing[0]" {
-			field = "secret"
-		} else if ce.Field != "" {
-			field += "." + ce.Field
+			name = "secret"
+		} else if ce.Field != "" && ce.Field != field {
+			name += "." + ce.Field
 		}
-		f.add(field, "***", ce.Rule, ce.Hint)
-		return
+		f.add(name, "***", ce.Rule, ce.Hint)
 	}
-	f.add(field, "***", err.Error(), "change it")
+	if len(all) == 0 {
+		f.add(field, "***", err.Error(), "change it")
+	}
 }
 
 // newSigner prepares the signer of a signing list.

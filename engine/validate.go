@@ -71,9 +71,6 @@ func applySubscriber(sub *delivery.Subscriber, in SubscriberInput, guard *netgua
 	if in.TLS != nil {
 		f.tls(sub, in.TLS)
 	}
-	if in.ClearTLS {
-		sub.TLS = nil
-	}
 	f.modes(sub, in)
 	f.limits(sub, in)
 	if in.Retry != nil {

@@ -84,7 +84,7 @@ func (a *app) talkCommands() []*cobra.Command {
 }
 
 func (a *app) toolCommands() []*cobra.Command {
-	return []*cobra.Command{a.receive(), a.versionCommand()}
+	return []*cobra.Command{a.receive(), a.sign(), a.verify(), a.versionCommand()}
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/internal/netguard"
+	"github.com/dispatcher-engine/dispatcher/protoselect"
+	"github.com/dispatcher-engine/dispatcher/sched"
+	"github.com/dispatcher-engine/dispatcher/storage"
+	"github.com/dispatcher-engine/dispatcher/transport"
+)
+
+// Engine is one node. New opens its store, Start begins to deliver, Stop ends
+// everything; between New and Start events can already be published.
+//
+// Stop order (last started, first stopped): intake is refused, the scheduler
+// lets attempts in flight end and gives the rest back without cost, selector and
+// transport close their connections, the store writes what is left and closes.
+type Engine struct {
+	config    Config
+	logger    *slog.Logger
+	guard     *netguard.Guard
+	store     *storage.Store
+	registry  *storage.Registry
+	directory *directory
+	topics    *topics
+	transport *transport.Transport
+	selector  *protoselect.Selector
+	sched     *sched.Scheduler
+	cleaner   *cleaner
+	recoverer *recoverer
+	keys      keyMaker
+
+	wg      sync.WaitGroup // operational events and other short errands
+	onStop  []stopper      // in the order of starting
+	stopped sync.Once
+	stopErr error
+}
+
+type stopper struct {
+	name string
+	stop func(context.Context) error
+}
+
+// New opens the store and makes the parts.
+func New(config Config) (*Engine, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("engine config: %w", err)
+	}
+	e := &Engine{config: config, logger: config.Logger}
+	if err := e.assemble(); err != nil {
+		return nil, errors.Join(err, e.Stop(context.Background()))
+	}
+	return e, nil
+}
+
+func (e *Engine) assemble() error {
+	var err error
+	if e.guard, err = netguard.New(e.config.Guard); err != nil {
+		return fmt.Errorf("address policy: %w", err)
+	}
+	e.recoverer = newRecoverer(e)
+	config := e.config.Storage
+	config.Observer.Failed = both(config.Observer.Failed, e.recoverer.notice)
+	if e.store, err = storage.Open(config); err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	e.onStopped("store", func(context.Context) error { return e.store.Close() })
+	e.registry = e.store.Registry()
+	if e.directory, err = newDirectory(e.registry); err != nil {
+		return err
+	}
+	if e.topics, err = newTopics(e.registry); err != nil {
+		return err
+	}
+	e.watch()
+	if err := e.connect(); err != nil {
+		return err
+	}
+	return e.schedule()
+}
+
+// watch keeps the caches true.
+func (e *Engine) watch() {
+	stop := e.registry.Watch(func(changes []storage.Change) {
+		for _, c := range changes {
+			if c.Doc.Kind != "" {
+				continue
+			}
+			e.directory.forget(c.Tenant, c.Subscriber)
+			e.topics.forget(c.Tenant)
+		}
+	})
+	e.onStopped("watch", func(context.Context) error { stop(); return nil })
+}
+
+// connect makes transport and selector.
+func (e *Engine) connect() error {
+	config := e.config.Transport
+	config.Guard = e.guard
+	// The selector is made after the transport, and is there before the first
+	// request that could stall.
+	stalled := config.Observer.Stalled
+	config.Observer.Stalled = func(r delivery.Route, alt delivery.Alternative) {
+		if stalled != nil {
+			stalled(r, alt)
+		}
+		e.selector.Stalled(r, alt)
+	}
+	var err error
+	if e.transport, err = transport.New(config); err != nil {
+		return fmt.Errorf("transport: %w", err)
+	}
+	e.onStopped("transport", e.transport.Close)
+	selection := e.config.Selector
+	if selection.Memory == nil {
+		selection.Memory = protocolMemory{e.registry}
+	}
+	if e.selector, err = protoselect.New(selection, dialer{e.transport}); err != nil {
+		return err
+	}
+	e.onStopped("protoselect", e.selector.Stop)
+	return nil
+}
+
+// schedule makes the scheduler and ties it to the store's commits.
+func (e *Engine) schedule() error {
+	config := e.config.Sched
+	config.Disable = e.disable
+	send := &sender{
+		directory: e.directory, selector: e.selector, payloads: e.store,
+		userAgent: "dispatcher/" + e.config.Version, leaseHeld: func() bool { return e.store.Healthy() == nil },
+	}
+	var err error
+	if e.sched, err = sched.New(e.store, e.directory, send, config); err != nil {
+		return err
+	}
+	e.store.SetHooks(storage.Hooks{Admit: e.sched.Admit, Committed: e.sched.Committed, Aborted: e.sched.Aborted})
+	e.cleaner = newCleaner(e)
+	return nil
+}
+
+// Start begins to deliver, what was pending first.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := e.store.Start(ctx); err != nil {
+		return fmt.Errorf("start store: %w", err)
+	}
+	e.recoverer.start()
+	e.onStopped("recoverer", e.recoverer.stop)
+	if err := e.selector.Start(ctx); err != nil {
+		return fmt.Errorf("start selector: %w", err)
+	}
+	if err := e.reserve(ctx); err != nil {
+		return fmt.Errorf("start scheduler: %w", err)
+	}
+	if err := e.sched.Start(ctx); err != nil {
+		return fmt.Errorf("start scheduler: %w", err)
+	}
+	e.onStopped("sched", e.sched.Stop)
+	e.cleaner.start()
+	e.onStopped("cleaner", e.cleaner.stop)
+	return nil
+}
+
+// onStopped registers what Stop does; the last registered is done first.
+func (e *Engine) onStopped(name string, stop func(context.Context) error) {
+	e.onStop = append(e.onStop, stopper{name, stop})
+}
+
+// Stop ends everything in reverse order. It is idempotent, and bounded by ctx
+// as far as the parts are.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.stopped.Do(func() {
+		e.wg.Wait() // errands publish; they are bounded by their own timeouts
+		var errs []error
+		for i := len(e.onStop) - 1; i >= 0; i-- {
+			if err := e.onStop[i].stop(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("stop %s: %w", e.onStop[i].name, err))
+			}
+		}
+		e.stopErr = errors.Join(errs...)
+	})
+	return e.stopErr
+}
+
+// Ready returns nil when publishes are accepted, else why not.
+func (e *Engine) Ready() error { return e.store.Accepting() }
+
+// both calls two observers of one event; either may be nil.
+func both[T any](a, b func(T)) func(T) {
+	if a == nil {
+		return b
+	}
+	return func(v T) {
+		a(v)
+		b(v)
+	}
+}
+
+// Version is the build's version.
+func (e *Engine) Version() string { return e.config.Version }
+
+// SetOwnListeners tells the address policy which addresses are ours, so that no
+// subscriber can make the node talk to itself.
+func (e *Engine) SetOwnListeners(listeners []netip.AddrPort) error {
+	return e.guard.SetOwnListeners(listeners)
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/engine"
+	"github.com/dispatcher-engine/dispatcher/internal/api"
+)
+
+// nodeConfig is a node with its API, ready to be started.
+type nodeConfig struct {
+	engine engine.Config
+	listen string
+	token  string // "" = DATA/api-token
+	logger *slog.Logger
+	limits api.Config
+}
+
+// node is a running node: an engine behind its HTTP API.
+type node struct {
+	engine    *engine.Engine
+	server    *http.Server
+	addr      net.Addr
+	token     string
+	tokenFile string // "" when the token was given
+	serving   sync.WaitGroup
+	failed    chan error
+}
+
+// startNode opens the store, listens and begins to deliver. The API listens
+// before the first delivery, so that the address policy knows its address.
+func startNode(ctx context.Context, config nodeConfig) (*node, error) {
+	n := &node{failed: make(chan error, 1), token: config.token}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", config.listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", config.listen, err)
+	}
+	n.addr = listener.Addr()
+	if err := n.open(ctx, config, listener); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	n.serving.Go(func() {
+		if err := n.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			n.failed <- fmt.Errorf("serve the API: %w", err)
+		}
+	})
+	return n, nil
+}
+
+func (n *node) open(ctx context.Context, config nodeConfig, listener net.Listener) error {
+	var err error
+	if n.engine, err = engine.New(config.engine); err != nil {
+		return err
+	}
+	if err := n.equip(ctx, config, listener); err != nil {
+		return errors.Join(err, n.engine.Stop(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+func (n *node) equip(ctx context.Context, config nodeConfig, listener net.Listener) error {
+	if n.token == "" {
+		n.tokenFile = filepath.Join(config.engine.Storage.Dir, "api-token")
+		token, err := loadToken(n.tokenFile)
+		if err != nil {
+			return err
+		}
+		n.token = token
+	}
+	limits := config.limits
+	limits.Tokens, limits.Logger = []string{n.token}, config.logger
+	handler, err := api.New(n.engine, limits)
+	if err != nil {
+		return err
+	}
+	if own, err := netip.ParseAddrPort(listener.Addr().String()); err == nil {
+		if err := n.engine.SetOwnListeners([]netip.AddrPort{own}); err != nil {
+			return fmt.Errorf("own listeners: %w", err)
+		}
+	}
+	n.server = &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       5 * time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(config.logger.Handler(), slog.LevelDebug),
+	}
+	return n.engine.Start(ctx)
+}
+
+// url returns the API's address as a URL.
+func (n *node) url() string { return "http://" + n.addr.String() }
+
+// stop ends the API first, so that no publish is cut off, then the engine.
+func (n *node) stop(ctx context.Context) error {
+	err := n.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, n.server.Close())
+	}
+	n.serving.Wait()
+	return errors.Join(err, n.engine.Stop(ctx))
+}
+
+// loadToken reads the API token's file, or makes it: mode 0600, synced before
+// it is used, so that a token that was handed out survives a crash.
+func loadToken(path string) (string, error) {
+	raw, err := os.ReadFile(filepath.Clean(path))
+	if err == nil {
+		token := strings.TrimSpace(string(raw))
+		if token == "" {
+			return "", fmt.Errorf("api token: %s is empty; remove it to get a new one", path)
+		}
+		return token, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead
+	token := base64.RawURLEncoding.EncodeToString(random[:])
+	if err := writeSynced(path, token+"\n"); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	return token, nil
+}
+
+// writeSynced puts a file in place atomically: synced under another name, then
+// renamed, then the directory synced.
+func writeSynced(path, text string) error {
+	partial := path + ".new"
+	f, err := os.OpenFile(filepath.Clean(partial), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

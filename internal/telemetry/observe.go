@@ -1,0 +1,149 @@
+package telemetry
+
+import (
+	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/engine"
+	"github.com/dispatcher-engine/dispatcher/internal/netguard"
+	"github.com/dispatcher-engine/dispatcher/protoselect"
+	"github.com/dispatcher-engine/dispatcher/sched"
+	"github.com/dispatcher-engine/dispatcher/storage"
+	"github.com/dispatcher-engine/dispatcher/transport"
+)
+
+// Observe makes an engine that is yet to be built report here.
+func (m *Metrics) Observe(config *engine.Config) {
+	config.Sched.Observer = m.scheduler()
+	config.Selector.Observer = m.selection()
+	config.Transport.Observer = m.transport()
+	config.Storage.Observer = m.storage()
+	config.Guard.Observer = netguard.Observer{Denied: func(d netguard.Denial) {
+		m.denied.WithLabelValues(string(d.Stage), string(d.Rule)).Inc()
+	}}
+}
+
+func (m *Metrics) scheduler() sched.Observer {
+	return sched.Observer{
+		AttemptFinished: func(e sched.AttemptFinished) {
+			protocol := e.Attempt.Result.Protocol.String()
+			m.attempts.WithLabelValues(protocol, e.Attempt.Outcome.Reason.String()).Inc()
+			m.attemptTime.WithLabelValues(protocol).Observe(e.Attempt.Result.Phases.Total.Seconds())
+			m.lateness.Observe(max(0, e.Lateness.Seconds()))
+			m.moved.WithLabelValues(nextName(e.Next), e.Reason.String()).Inc()
+		},
+		Moved:          func(e sched.Decided) { m.moved.WithLabelValues(nextName(e.Next), e.Reason.String()).Inc() },
+		BreakerChanged: func(e sched.BreakerChanged) { m.breaker.WithLabelValues(e.To.String()).Inc() },
+		Disabled:       func(e sched.Disabled) { m.disabled.WithLabelValues(e.Reason.String()).Inc() },
+		Stalled:        func(error) { m.stalls.Inc() },
+	}
+}
+
+func (m *Metrics) selection() protoselect.Observer {
+	return protoselect.Observer{
+		StateChanged: func(c protoselect.StateChange) { m.alternatives.WithLabelValues(c.To.String()).Inc() },
+		Raced:        func(r protoselect.Race) { m.races.WithLabelValues(r.Winner.String(), verdictName(r.Loser)).Inc() },
+		Resent:       func(r protoselect.Resend) { m.resends.WithLabelValues(string(r.Reason)).Inc() },
+		Egress: func(c protoselect.EgressChange) {
+			if c.Open {
+				m.egress.Inc()
+			}
+		},
+	}
+}
+
+func (m *Metrics) transport() transport.Observer {
+	return transport.Observer{
+		Handshake: func(e transport.HandshakeEvent) {
+			result := "up"
+			if e.Cause != delivery.CauseNone {
+				result = e.Cause.String()
+			} else {
+				m.handshakeTime.WithLabelValues(e.Protocol.String()).Observe(e.Took.Seconds())
+			}
+			m.handshakes.WithLabelValues(e.Protocol.String(), result).Inc()
+		},
+		Evicted: func(p delivery.Protocol, why transport.Eviction) {
+			m.evictions.WithLabelValues(p.String(), why.String()).Inc()
+		},
+	}
+}
+
+func (m *Metrics) storage() storage.Observer {
+	return storage.Observer{
+		Batch: func(b storage.BatchInfo) {
+			m.published.Add(float64(b.Publishes))
+			m.facts.Add(float64(b.Facts))
+			m.batchBytes.Add(float64(b.Bytes))
+			m.syncs.Observe(b.Sync.Seconds())
+		},
+		Failed: func(error) { m.storeFailures.Inc() },
+		Disk: func(free, total uint64, _ bool) {
+			m.diskFree.Set(float64(free))
+			m.diskTotal.Set(float64(total))
+		},
+		Retained: func(r storage.RetainInfo) { m.retainedDead.Add(float64(r.Dead)) },
+	}
+}
+
+var nexts = map[delivery.Next]string{
+	delivery.NextDelivered: "delivered", delivery.NextRetry: "retrying", delivery.NextDead: "dead",
+	delivery.NextCanceled: "canceled", delivery.NextParked: "parked",
+}
+
+func nextName(n delivery.Next) string {
+	if name, ok := nexts[n]; ok {
+		return name
+	}
+	return "invalid"
+}
+
+func verdictName(v protoselect.Verdict) string {
+	if v == protoselect.VerdictNone {
+		return "none"
+	}
+	return string(v)
+}
+
+var protocols = []delivery.Protocol{
+	delivery.ProtocolNone, delivery.ProtocolHTTP1, delivery.ProtocolHTTP2, delivery.ProtocolHTTP3,
+}
+
+// outcomes are the reasons an attempt can end with: below the first reason that
+// needs no attempt.
+func outcomes() []delivery.Reason {
+	var out []delivery.Reason
+	for _, r := range delivery.Reasons() {
+		if r > delivery.ReasonNone && r < delivery.ReasonExhausted {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// fill makes every series of the closed lists, so that none appears late.
+func (m *Metrics) fill() {
+	for _, p := range protocols {
+		for _, r := range outcomes() {
+			m.attempts.WithLabelValues(p.String(), r.String())
+		}
+		m.attemptTime.WithLabelValues(p.String())
+	}
+	for _, r := range delivery.Reasons() {
+		m.moved.WithLabelValues("dead", r.String())
+	}
+	for b := delivery.BreakerClosed; b <= delivery.BreakerHalfOpen; b++ {
+		m.breaker.WithLabelValues(b.String())
+	}
+	for _, r := range []delivery.Reason{delivery.ReasonGone, delivery.ReasonFailingTooLong, delivery.ReasonTooManyFailed} {
+		m.disabled.WithLabelValues(r.String())
+	}
+	for _, r := range []protoselect.ResendReason{
+		protoselect.ResendNever, protoselect.ResendRefused, protoselect.ResendMisdirected, protoselect.ResendTooEarly,
+	} {
+		m.resends.WithLabelValues(string(r))
+	}
+	for _, stage := range netguard.Stages() {
+		for _, rule := range netguard.Rules() {
+			m.denied.WithLabelValues(string(stage), string(rule))
+		}
+	}
+}
