@@ -61,11 +61,12 @@ type breakage struct {
 
 // alternative is the memory of one HTTP/3 alternative of a route.
 type alternative struct {
-	key     altKey
-	altUsed string
-	hints   []netip.Addr
-	altSvc  advert
-	https   advert
+	key       altKey
+	authority string // host:port, made once
+	altUsed   string
+	hints     []netip.Addr
+	altSvc    advert
+	https     advert
 
 	confirmed   bool // an answer came over HTTP/3 since the last trouble
 	confirmedAt time.Time

@@ -180,7 +180,7 @@ func (e *routeMemory) ensure(k altKey, now time.Time) *alternative {
 		worst := slices.MaxFunc(e.alts, func(a, b *alternative) int { return a.before(b, now) })
 		e.drop(worst)
 	}
-	a := &alternative{key: k, altUsed: k.altUsed(e.route)}
+	a := &alternative{key: k, authority: k.String(e.route), altUsed: k.altUsed(e.route)}
 	e.alts = append(e.alts, a)
 	return a
 }
@@ -208,7 +208,7 @@ func (m *machine) settle(e *routeMemory, a *alternative, now time.Time, why stri
 		return
 	}
 	m.out.states = append(m.out.states, StateChange{
-		Route: e.route, Alternative: a.key.String(e.route), From: a.shown, To: state, Why: why,
+		Route: e.route, Alternative: a.authority, From: a.shown, To: state, Why: why,
 		Class: a.broken.class, Breakages: a.broken.n, Until: a.broken.until,
 	})
 	a.shown = state

@@ -232,7 +232,7 @@ func (m *machine) row(e *routeMemory, now time.Time) OriginRow {
 	}
 	alts := slices.SortedStableFunc(slices.Values(e.alts), func(a, b *alternative) int { return a.before(b, now) })
 	for _, a := range alts {
-		row.Alternatives = append(row.Alternatives, a.row(e.route, now))
+		row.Alternatives = append(row.Alternatives, a.row(now))
 	}
 	if len(alts) > 0 {
 		row.State = alts[0].state(now)
@@ -246,10 +246,10 @@ func (m *machine) row(e *routeMemory, now time.Time) OriginRow {
 	return row
 }
 
-func (a *alternative) row(r delivery.Route, now time.Time) AlternativeRow {
+func (a *alternative) row(now time.Time) AlternativeRow {
 	source, ad := a.source(now)
 	return AlternativeRow{
-		Authority: a.key.String(r), State: a.state(now), Source: source,
+		Authority: a.authority, State: a.state(now), Source: source,
 		LearnedAt: ad.learned, ExpiresAt: ad.expires, Persist: ad.persist, ConfirmedAt: a.confirmedAt,
 		Breakages: a.broken.n, Class: a.broken.class, Reason: a.broken.reason, BrokenUntil: a.broken.until,
 		HoldUntil: a.holdUntil, SRTT: a.srtt,

@@ -28,9 +28,10 @@ const maxCandidates = 3
 
 // candidate is an alternative that a delivery may use.
 type candidate struct {
-	key     altKey
-	alt     delivery.Alternative
-	altUsed string
+	key       altKey
+	alt       delivery.Alternative
+	authority string
+	altUsed   string // "" = nobody advertised it
 }
 
 // plan is what one delivery does. It is a value without allocations of its own.
@@ -57,7 +58,7 @@ func (p *plan) candidates() []candidate { return p.alts[:p.n] }
 
 func (p *plan) add(a *alternative) {
 	if p.n < maxCandidates {
-		p.alts[p.n] = candidate{key: a.key, alt: a.delivery(), altUsed: a.altUsed}
+		p.alts[p.n] = candidate{key: a.key, alt: a.delivery(), authority: a.authority, altUsed: a.altUsed}
 		p.n++
 	}
 }
@@ -248,13 +249,15 @@ func (m *machine) planH3(p *plan, e *routeMemory, now time.Time) {
 	if p.n > 0 {
 		return
 	}
-	own := e.find(altKey{port: e.route.Origin.Port})
-	if own == nil {
-		own = &alternative{key: altKey{port: e.route.Origin.Port}}
-	}
-	p.alts[0] = candidate{key: own.key, alt: own.delivery()} // no Alt-Used: nobody advertised it
-	p.n = 1
+	p.alts[0], p.n = ownPort(e.route), 1
 	m.bookLookup(p, e, now)
+}
+
+// ownPort is the service to try when HTTP/3 is demanded and nobody has
+// advertised any.
+func ownPort(r delivery.Route) candidate {
+	k := altKey{port: r.Origin.Port}
+	return candidate{key: k, alt: delivery.Alternative{Port: k.port}, authority: k.String(r)}
 }
 
 // bookLookup asks for the HTTPS record when that is due. A cold delivery may

@@ -71,12 +71,11 @@ func (s *Selector) probeTargets(r delivery.Route) []probeTarget {
 	var out []probeTarget
 	for _, a := range s.m.memory(r).alts {
 		if source, _ := a.source(now); source != SourceNone && len(out) < maxAdverts {
-			out = append(out, probeTarget{candidate{key: a.key, alt: a.delivery()}, source})
+			out = append(out, probeTarget{candidate{key: a.key, alt: a.delivery(), authority: a.authority}, source})
 		}
 	}
 	if len(out) == 0 {
-		own := altKey{port: r.Origin.Port}
-		out = append(out, probeTarget{candidate{key: own, alt: delivery.Alternative{Port: own.port}}, SourceAssumed})
+		out = append(out, probeTarget{ownPort(r), SourceAssumed})
 	}
 	return out
 }
@@ -86,7 +85,7 @@ func (s *Selector) probeQUIC(ctx context.Context, ep delivery.Endpoint, t probeT
 	conn, dialErr := s.dialer.DialQUIC(ctx, ep, t.alt)
 	err := dialError(ctx, dialErr)
 	s.quicDialed(ep.Route, t.key, conn, err, started, true)
-	return probed(t.key.String(ep.Route), t.source, conn, err, started)
+	return probed(t.authority, t.source, conn, err, started)
 }
 
 func (s *Selector) probeTCP(ctx context.Context, ep delivery.Endpoint) ProbeDial {

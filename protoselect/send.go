@@ -163,7 +163,7 @@ func (a *attempt) describe(l link) {
 	}
 	t.Alternative = ""
 	if l.h3 {
-		t.Alternative = l.alt.key.String(a.ep.Route)
+		t.Alternative = l.alt.authority
 	}
 }
 
