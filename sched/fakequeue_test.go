@@ -1,0 +1,432 @@
+package sched
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// fakeQueue is the queue's contract in memory: places, leases, positions, a
+// committer with its delays, crashes that lose what was not synced. It is
+// strict: a fact about a row that does not stand where it says fails the test.
+//
+//	Commit, Publish ─► pending ─(delay)─► visible ─(sync)─► durable ─► done
+type fakeQueue struct {
+	t     testing.TB
+	hooks struct {
+		admit, aborted func(*delivery.Published)
+		committed      func(*delivery.Published, delivery.Position)
+	}
+	delay time.Duration // from Commit to visible
+	sync  time.Duration // from visible to durable
+
+	mu       sync.Mutex
+	lease    delivery.Lease
+	state    *queueState // visible
+	log      []loggedFact
+	durable  int // facts of log that survive a crash
+	pos      delivery.Position
+	pending  []pendingCommit
+	poke     chan struct{}
+	stop     chan struct{}
+	stopped  chan struct{}
+	dead     bool
+	failing  error // commits and reads fail with it
+	poison   func(delivery.Fact) error
+	reads    int
+	commits  int
+	nextWake int // calls of NextWake
+}
+
+type loggedFact struct {
+	pos  delivery.Position
+	fact delivery.Fact
+}
+
+type pendingCommit struct {
+	facts   []delivery.Fact
+	publish []*delivery.Published
+	done    func(error)
+}
+
+func newFakeQueue(t testing.TB) *fakeQueue {
+	q := &fakeQueue{
+		t: t, delay: time.Millisecond, sync: time.Millisecond, lease: delivery.Lease{Node: "n1", Epoch: 1},
+		state: newQueueState(t), poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go q.commitLoop()
+	return q
+}
+
+// crash gives the queue that opens next: what was not durable is gone.
+func (q *fakeQueue) crash() *fakeQueue {
+	q.mu.Lock()
+	q.dead = true
+	q.mu.Unlock()
+	q.close()
+	next := newFakeQueue(q.t)
+	next.delay, next.sync = q.delay, q.sync
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	next.lease.Epoch = q.lease.Epoch + 1
+	next.pos = q.pos + 1000 // positions are never reused
+	for _, l := range q.log[:q.durable] {
+		next.state.apply(l.pos, l.fact)
+		next.log = append(next.log, l)
+	}
+	next.durable = len(next.log)
+	return next
+}
+
+func (q *fakeQueue) close() {
+	select {
+	case <-q.stop:
+	default:
+		close(q.stop)
+	}
+	<-q.stopped
+}
+
+func (q *fakeQueue) Commit(facts []delivery.Fact, done func(error)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.commits++
+	q.pending = append(q.pending, pendingCommit{facts: facts, done: done})
+	select {
+	case q.poke <- struct{}{}:
+	default:
+	}
+}
+
+// publish commits events and returns when they are durable.
+func (q *fakeQueue) publish(events ...*delivery.Published) error {
+	result := make(chan error, 1)
+	q.mu.Lock()
+	q.pending = append(q.pending, pendingCommit{publish: events, done: func(err error) { result <- err }})
+	q.mu.Unlock()
+	select {
+	case q.poke <- struct{}{}:
+	default:
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-q.stop:
+		return delivery.ErrClosed
+	}
+}
+
+func (q *fakeQueue) commitLoop() {
+	defer close(q.stopped)
+	for {
+		select {
+		case <-q.poke:
+		case <-q.stop:
+			return
+		}
+		time.Sleep(q.delay)
+		q.mu.Lock()
+		batch := q.pending
+		q.pending = nil
+		err := q.failing
+		q.mu.Unlock()
+		q.commitBatch(batch, err)
+	}
+}
+
+func (q *fakeQueue) commitBatch(batch []pendingCommit, err error) {
+	type placed struct {
+		p  *delivery.Published
+		at delivery.Position
+	}
+	var published []placed
+	for i := range batch {
+		for _, p := range batch[i].publish {
+			p.Lease = q.Lease()
+			if q.hooks.admit != nil {
+				q.hooks.admit(p)
+			}
+		}
+	}
+	q.mu.Lock()
+	if q.dead {
+		q.mu.Unlock()
+		return
+	}
+	errs := make([]error, len(batch))
+	for i := range batch {
+		errs[i] = cmp.Or(err, q.refused(batch[i].facts))
+		if errs[i] != nil {
+			continue
+		}
+		for _, p := range batch[i].publish {
+			published = append(published, placed{p, q.applyLocked(p)})
+		}
+		for _, f := range batch[i].facts {
+			q.applyLocked(f)
+		}
+	}
+	end := len(q.log)
+	q.mu.Unlock()
+	time.Sleep(q.sync)
+	q.mu.Lock()
+	if q.dead {
+		q.mu.Unlock()
+		return
+	}
+	if err == nil {
+		q.durable = end
+	}
+	q.mu.Unlock()
+	next := 0
+	for i := range batch {
+		for _, p := range batch[i].publish {
+			switch {
+			case errs[i] != nil && q.hooks.aborted != nil:
+				q.hooks.aborted(p)
+			case errs[i] == nil && q.hooks.committed != nil:
+				q.hooks.committed(published[next].p, published[next].at)
+			}
+			next++
+		}
+		batch[i].done(errs[i])
+	}
+}
+
+func (q *fakeQueue) refused(facts []delivery.Fact) error {
+	for _, f := range facts {
+		if q.poison != nil {
+			if err := q.poison(f); err != nil {
+				return err
+			}
+		}
+		if l := leaseOf(f); l.Epoch != q.lease.Epoch {
+			return fmt.Errorf("%T of epoch %d in epoch %d: fenced", f, l.Epoch, q.lease.Epoch)
+		}
+	}
+	return nil
+}
+
+func leaseOf(f delivery.Fact) delivery.Lease {
+	switch f := f.(type) {
+	case *delivery.Moved:
+		return f.Lease
+	case *delivery.Leased:
+		return f.Lease
+	case *delivery.HealthChanged:
+		return f.Lease
+	case *delivery.Replayed:
+		return f.Lease
+	case *delivery.Dropped:
+		return f.Lease
+	}
+	panic(fmt.Sprintf("fact %T", f))
+}
+
+func (q *fakeQueue) applyLocked(f delivery.Fact) delivery.Position {
+	q.pos++
+	q.state.apply(q.pos, f)
+	q.log = append(q.log, loggedFact{q.pos, copyFact(f)})
+	return q.pos
+}
+
+// copyFact keeps a fact as it was: its maker may reuse it once it is durable.
+func copyFact(f delivery.Fact) delivery.Fact {
+	switch f := f.(type) {
+	case *delivery.Moved:
+		c := *f
+		return &c
+	case *delivery.Published:
+		c := *f
+		c.Targets = slices.Clone(f.Targets)
+		return &c
+	default:
+		return f
+	}
+}
+
+func (q *fakeQueue) Lease() delivery.Lease {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lease
+}
+
+func (q *fakeQueue) read() error {
+	q.reads++
+	return q.failing
+}
+
+func (q *fakeQueue) Ready(sub delivery.SubscriberNum, lane delivery.Priority, after delivery.Seq, limit int) ([]delivery.Row, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	return q.state.page(span{sub, delivery.PlaceReady, uint64(lane)}, time.Time{}, after, limit), nil
+}
+
+func (q *fakeQueue) Retrying(sub delivery.SubscriberNum, afterDue time.Time, afterSeq delivery.Seq, limit int) ([]delivery.Row, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	return q.state.page(span{sub, delivery.PlaceRetry, 0}, afterDue, afterSeq, limit), nil
+}
+
+func (q *fakeQueue) Parked(sub delivery.SubscriberNum, key delivery.KeyHash, after delivery.Seq, limit int) ([]delivery.Row, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	return q.state.page(span{sub, delivery.PlaceParked, uint64(key)}, time.Time{}, after, limit), nil
+}
+
+func (q *fakeQueue) Blocked(sub delivery.SubscriberNum, key delivery.KeyHash) (delivery.Seq, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	head, ok := q.state.blocked[sub][key]
+	return head, ok, q.read()
+}
+
+func (q *fakeQueue) BlockedKeys(sub delivery.SubscriberNum, limit int) ([]delivery.KeyHash, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	var keys []delivery.KeyHash
+	for key := range q.state.blocked[sub] {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys[:min(limit, len(keys))], nil
+}
+
+func (q *fakeQueue) Backlogs(ctx context.Context) iter.Seq2[delivery.SubscriberNum, error] {
+	return func(yield func(delivery.SubscriberNum, error) bool) {
+		var last delivery.SubscriberNum
+		for {
+			q.mu.Lock()
+			err := errors.Join(q.read(), ctx.Err())
+			next := delivery.SubscriberNum(0)
+			for sp, rows := range q.state.rows {
+				if len(rows) > 0 && sp.place != delivery.PlaceRetry && sp.sub > last && (next == 0 || sp.sub < next) {
+					next = sp.sub
+				}
+			}
+			q.mu.Unlock()
+			if err != nil {
+				yield(0, err)
+				return
+			}
+			if next == 0 || !yield(next, nil) {
+				return
+			}
+			last = next
+		}
+	}
+}
+
+func (q *fakeQueue) Wakes(after delivery.WakeCursor, until time.Time, limit int) ([]delivery.Wake, delivery.WakeCursor, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, after, err
+	}
+	order := func(a, b delivery.Wake) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Subscriber, b.Subscriber))
+	}
+	var all []delivery.Wake
+	for sp, rows := range q.state.rows {
+		if sp.place != delivery.PlaceRetry {
+			continue
+		}
+		for _, r := range rows {
+			w := delivery.Wake{Due: r.Due, Subscriber: sp.sub}
+			if !r.Due.After(until) && order(w, delivery.Wake(after)) > 0 {
+				all = append(all, w)
+			}
+		}
+	}
+	slices.SortFunc(all, order)
+	all = slices.Compact(all)
+	all = all[:min(limit, len(all))]
+	if len(all) > 0 {
+		after = delivery.WakeCursor(all[len(all)-1])
+	}
+	return all, after, nil
+}
+
+func (q *fakeQueue) NextWake(after time.Time) (time.Time, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.nextWake++
+	if err := q.read(); err != nil {
+		return time.Time{}, false, err
+	}
+	var first time.Time
+	for sp, rows := range q.state.rows {
+		if sp.place != delivery.PlaceRetry {
+			continue
+		}
+		for _, r := range rows {
+			if !r.Due.Before(after) && (first.IsZero() || r.Due.Before(first)) {
+				first = r.Due
+			}
+		}
+	}
+	return first, !first.IsZero(), nil
+}
+
+func (q *fakeQueue) Event(_ context.Context, key delivery.EventKey) (*delivery.Event, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	e := q.state.events[key]
+	if e == nil {
+		return nil, delivery.ErrEventGone
+	}
+	return e, nil
+}
+
+func (q *fakeQueue) Health(sub delivery.SubscriberNum) (delivery.Health, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h, ok := q.state.health[sub]
+	return h, ok, q.read()
+}
+
+// durablyLeased reports whether a delivery's row would be found as leased in
+// this epoch if the node died now.
+func (q *fakeQueue) durablyLeased(event delivery.EventKey, sub delivery.SubscriberNum) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	state := q.state
+	if q.durable < len(q.log) {
+		state = newQueueState(q.t)
+		for _, l := range q.log[:q.durable] {
+			state.apply(l.pos, l.fact)
+		}
+	}
+	row, ok := state.find(event, sub)
+	return ok && state.leasedBy(row) == q.lease.Epoch
+}
+
+// waitIdle returns when nothing is left to commit.
+func (q *fakeQueue) setFailing(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failing = err
+}
