@@ -400,7 +400,8 @@ func (s *sim) replay() {
 	force := s.rng.IntN(2) == 0
 	sub := &delivery.Subscriber{Num: d.ref.Subscriber, ID: "s"}
 	err := s.b.Replay(context.Background(), s.now, []Replay{{Event: d.ref.Event, Subscriber: sub, Force: force}})[0]
-	allowed := d.dead || d.state == delivery.StateDelivered && force && !s.gone[d.ref.Event]
+	// What died after its event was deleted has no copy of it.
+	allowed := !s.gone[d.ref.Event] && (d.dead || d.state == delivery.StateDelivered && force)
 	if err != nil {
 		refused := errors.Is(err, delivery.ErrState) || errors.Is(err, delivery.ErrEventGone)
 		if allowed || !refused {
