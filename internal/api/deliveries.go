@@ -74,6 +74,10 @@ type ReplayAnswer struct {
 	NextCursor string `json:"next_cursor" doc:"not empty when limit stopped it"`
 }
 
+type forceBody struct {
+	Force bool `json:"force,omitempty" doc:"replay a delivered one too"`
+}
+
 type (
 	deliveryList struct {
 		DeliveryFilter
@@ -81,9 +85,7 @@ type (
 	}
 	replayOne struct {
 		DeliveryPath
-		Body struct {
-			Force bool `json:"force,omitempty" doc:"replay a delivered one too"`
-		} `required:"false"`
+		Body *forceBody
 	}
 	replayMany struct {
 		Body struct {
@@ -123,7 +125,7 @@ func (s *Server) registerDeliveries() {
 	})
 	replay := operation(http.MethodPost, "/v1/deliveries/{id}/replay", "replay-delivery", "Send a dead delivery again, under the same id", http.StatusAccepted)
 	huma.Register(s.api, replay, func(ctx context.Context, in *replayOne) (*bodyOf[Delivery], error) {
-		info, err := s.node.ReplayDelivery(ctx, in.ID, in.Body.Force)
+		info, err := s.node.ReplayDelivery(ctx, in.ID, orZero(in.Body).Force)
 		if err != nil {
 			return nil, problemFor(err, s.logger)
 		}

@@ -89,6 +89,12 @@ func (b *subscriberBody) input() engine.SubscriberInput {
 	return in
 }
 
+type rotateBody struct {
+	Scheme string   `json:"scheme,omitempty" doc:"which of the signing list; default the first"`
+	Secret string   `json:"secret,omitempty" doc:"the new one; made if absent; write-only"`
+	Keep   Duration `json:"keep,omitempty" doc:"how long the old one stays valid; default 24h"`
+}
+
 type (
 	newSubscriber struct {
 		TenantPath
@@ -100,15 +106,11 @@ type (
 	}
 	rotateSecret struct {
 		SubscriberPath
-		Body struct {
-			Scheme string   `json:"scheme,omitempty" doc:"which of the signing list; default the first"`
-			Secret string   `json:"secret,omitempty" doc:"the new one; made if absent; write-only"`
-			Keep   Duration `json:"keep,omitempty" doc:"how long the old one stays valid; default 24h"`
-		} `required:"false"`
+		Body *rotateBody
 	}
 	replaySubscriber struct {
 		SubscriberPath
-		Body replayBody `required:"false"`
+		Body *replayBody
 	}
 	subscriberList struct {
 		TenantPath
@@ -177,13 +179,14 @@ func (s *Server) registerSubscriberActions() {
 
 	rotate := operation(http.MethodPost, subscribersPath+"/{id}/rotate-secret", "rotate-secret", "Make a new secret; the old one stays valid for a while", http.StatusOK)
 	huma.Register(s.api, rotate, func(ctx context.Context, in *rotateSecret) (*bodyOf[Subscriber], error) {
+		body := orZero(in.Body)
 		sub, err := s.node.RotateSecret(ctx, in.Tenant, in.ID, engine.RotateInput{
-			Scheme: in.Body.Scheme, Secret: in.Body.Secret, Keep: durationOf(in.Body.Keep),
+			Scheme: body.Scheme, Secret: body.Secret, Keep: durationOf(body.Keep),
 		})
 		if err != nil {
 			return nil, problemFor(err, s.logger)
 		}
-		return ok(withNewSecret(subscriberOut(sub), sub, in.Body.Scheme)), nil
+		return ok(withNewSecret(subscriberOut(sub), sub, body.Scheme)), nil
 	})
 	test := operation(http.MethodPost, subscribersPath+"/{id}/test", "test-subscriber", "Send one test event to this subscriber", http.StatusAccepted)
 	huma.Register(s.api, test, func(ctx context.Context, in *SubscriberPath) (*bodyOf[Receipt], error) {
@@ -195,7 +198,7 @@ func (s *Server) registerSubscriberActions() {
 	})
 	replay := operation(http.MethodPost, subscribersPath+"/{id}/replay", "replay-subscriber", "Replay this subscriber's dead letters", http.StatusAccepted)
 	huma.Register(s.api, replay, func(ctx context.Context, in *replaySubscriber) (*bodyOf[ReplayAnswer], error) {
-		input, err := in.Body.input()
+		input, err := orZero(in.Body).input()
 		if err != nil {
 			return nil, err
 		}

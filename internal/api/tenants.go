@@ -50,11 +50,12 @@ func (s *Server) registerTenants() {
 	put := operation(http.MethodPut, "/v1/tenants/{tenant}", "put-tenant", "Create a tenant or replace its settings", http.StatusOK)
 	huma.Register(s.api, put, func(ctx context.Context, in *struct {
 		TenantPath
-		Body tenantBody `required:"false"`
+		Body *tenantBody
 	},
 	) (*bodyOf[Tenant], error) {
-		input := engine.TenantInput{Name: in.Body.Name, Weight: in.Body.Weight, MaxShare: in.Body.MaxShare, Reserved: in.Body.Reserved}
-		if r := in.Body.RateLimit; r != nil {
+		body := orZero(in.Body)
+		input := engine.TenantInput{Name: body.Name, Weight: body.Weight, MaxShare: body.MaxShare, Reserved: body.Reserved}
+		if r := body.RateLimit; r != nil {
 			input.RateLimit = &delivery.RateLimit{PerSecond: r.PerSecond, Burst: r.Burst}
 		}
 		t, created, err := s.node.PutTenant(ctx, in.Tenant, input)

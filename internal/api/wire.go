@@ -98,3 +98,12 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // raw is JSON that is passed on as it is.
 type raw = json.RawMessage
+
+// orZero returns an optional body, or its zero value.
+func orZero[T any](body *T) T {
+	if body == nil {
+		var zero T
+		return zero
+	}
+	return *body
+}

@@ -57,6 +57,9 @@ func (a *app) subscribersCreate() *cobra.Command {
 				}
 				in["tls"] = object{"ca_pem": string(pem)}
 			}
+			if err := a.ensureTenant(c.Context(), tenant); err != nil {
+				return err
+			}
 			var out object
 			if err := a.client.do(c.Context(), http.MethodPost, tenantPath(tenant, "/subscribers"), nil, in, &out); err != nil {
 				return err

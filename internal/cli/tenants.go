@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -54,4 +55,15 @@ func (a *app) tenants() *cobra.Command {
 		},
 	}
 	return group("tenants", "Tenants: the customers of your platform", put, list, remove)
+}
+
+// ensureTenant makes a tenant that does not exist; the API itself refuses
+// unknown tenants, since there a misspelt name must not make one.
+func (a *app) ensureTenant(ctx context.Context, tenant string) error {
+	err := a.client.do(ctx, http.MethodGet, tenantPath(tenant, ""), nil, nil, nil)
+	if status(err) != ExitNotFound {
+		return err
+	}
+	a.note("tenant %q is new", tenant)
+	return a.client.do(ctx, http.MethodPut, tenantPath(tenant, ""), nil, object{}, nil)
 }
