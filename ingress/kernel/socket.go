@@ -1,5 +1,10 @@
 package kernel
 
+import "errors"
+
+// ErrNotFound: the kernel does not list this socket, because it was closed.
+var ErrNotFound = errors.New("socket is not listed by the kernel")
+
 // Socket is the state of one listening socket.
 type Socket struct {
 	// Queue is how much waits to be read: finished handshakes in the accept queue

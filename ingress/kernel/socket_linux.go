@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotFound: the kernel does not show this socket, because it was closed.
-var ErrNotFound = errors.New("socket is not listed by the kernel")
-
 // identity is how a socket is recognised in the kernel's answer.
 type identity struct {
 	family, protocol uint8
