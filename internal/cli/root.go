@@ -53,6 +53,13 @@ token; 4 what was asked for does not exist.`,
   dispatcher subscribers create --tenant t1 --url https://hooks.example.com/in
   dispatcher events publish --tenant t1 --topic order.created --payload '{"n":1}'
   dispatcher deliveries list --tenant t1`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usageError(fmt.Errorf("unknown command %q; see %q", args[0], c.CommandPath()+" --help"))
+		},
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       a.version,
