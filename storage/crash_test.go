@@ -1,0 +1,350 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// crash is what would be on the disk if the machine had died before a certain
+// write, and what was acknowledged until then.
+type crash struct {
+	fs       *vfs.MemFS
+	op       string
+	acked    int // facts that were durable, at least
+	recorded int // facts that were given a position, at most
+}
+
+// crashes takes a crash image before every operation that changes the disk.
+type crashes struct {
+	mem   *vfs.MemFS
+	rec   *recorder
+	acked atomic.Int64
+	rng   *rand.Rand // for what was not synced; nil = it is all lost
+
+	mu   sync.Mutex
+	off  bool
+	list []crash
+}
+
+func (c *crashes) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.off {
+		return nil
+	}
+	cfg := vfs.CrashCloneCfg{}
+	if c.rng != nil {
+		cfg.UnsyncedDataPercent, cfg.RNG = 50, c.rng
+	}
+	acked := int(c.acked.Load())
+	fs := c.mem.CrashClone(cfg)
+	c.list = append(c.list, crash{fs, fmt.Sprintf("%v %s", op.Kind, op.Path), acked, len(c.rec.list())})
+	return nil
+}
+
+func (c *crashes) String() string { return "crash images" }
+
+func (c *crashes) stop() []crash {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off = true
+	return c.list
+}
+
+// TestNothingAcknowledgedIsLostWhereverTheMachineDies runs a script of publishes,
+// outcomes, retries, parking, dead letters, replays, purges and deletions, with
+// flushes in between, and takes the image of a crash before every single write.
+// Each image is opened: its rows are exactly those of the facts up to some point
+// that is not before the last acknowledged one, and no position comes again.
+func TestNothingAcknowledgedIsLostWhereverTheMachineDies(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		spool    int64
+		unsynced bool
+	}{
+		{"inline", 1 << 20, false},
+		{"inline, some unsynced blocks survive", 1 << 20, true},
+		{"spooled", 10, false},
+	} {
+		t.Run(c.name, func(t *testing.T) { crashEverywhere(t, c.spool, c.unsynced) })
+	}
+}
+
+func crashEverywhere(t *testing.T, spool int64, unsynced bool) {
+	rec := &recorder{}
+	cr := &crashes{mem: InMemory(), rec: rec}
+	if unsynced {
+		cr.rng = rand.New(rand.NewPCG(7, 7))
+	}
+	b := openBench(t, errorfs.Wrap(cr.mem, cr), rec.config, func(c *Config) { c.SpoolOver = spool })
+	s := newSim(b, rec, 11)
+	for i := range 60 {
+		s.step()
+		noErr(t, s.err)
+		cr.acked.Store(int64(len(rec.list())))
+		if i%20 == 10 {
+			noErr(t, b.view(func(db *pebble.DB) error { return db.Flush() }))
+		}
+	}
+	images, facts := cr.stop(), rec.list()
+	t.Logf("%d facts, %d crash images", len(facts), len(images))
+	if len(images) < 100 || len(facts) < 40 {
+		t.Fatal("the script is too short to mean anything")
+	}
+	dumps := map[int][]string{}
+	for k, image := range images {
+		checkCrash(t, fmt.Sprintf("crash %d before %s", k, image.op), image, facts, dumps, spool)
+	}
+}
+
+func checkCrash(t *testing.T, what string, image crash, facts []recorded, dumps map[int][]string, spool int64) {
+	t.Helper()
+	b, err := tryBench(t, image.fs, func(c *Config) { c.SpoolOver = spool })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	defer b.close()
+	got := b.dump()
+	n := image.acked
+	for ; n <= image.recorded; n++ {
+		if dumps[n] == nil {
+			dumps[n] = foldAll(t, facts[:n], b.Partitions(), false)
+		}
+		if slices.Equal(got, dumps[n]) {
+			break
+		}
+	}
+	if n > image.recorded {
+		sameRows(t, what+", compared with what was acknowledged", got, dumps[image.acked])
+	}
+	r := b.publish(b.event("after the crash", 1))
+	if image.recorded > 0 && r.Position <= facts[image.recorded-1].pos {
+		t.Fatalf("%s: position %d comes again", what, r.Position)
+	}
+	for _, f := range facts[:n] {
+		checkPayload(t, b, what, f, facts[:n])
+	}
+}
+
+// checkPayload reads the payload of a published event, unless it was deleted.
+func checkPayload(t *testing.T, b *bench, what string, f recorded, facts []recorded) {
+	fact, err := DecodeFact(f.bytes)
+	noErr(t, err)
+	x, ok := fact.(*delivery.Published)
+	if !ok {
+		return
+	}
+	for _, f := range facts {
+		fact, err := DecodeFact(f.bytes)
+		noErr(t, err)
+		if e, ok := fact.(*delivery.Expunged); ok && e.Event == x.Event.Key {
+			return
+		}
+	}
+	e, err := b.Event(t.Context(), x.Event.Key)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	payload := e.Payload
+	if e.Spool != "" {
+		r, err := b.OpenPayload(e.Spool)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		payload, err = io.ReadAll(r)
+		noErr(t, err)
+		noErr(t, r.Close())
+	}
+	if want := fmt.Sprintf("{%q:%q}", "id", x.Event.ID); string(payload) != want {
+		t.Fatalf("%s: payload %q, want %q", what, payload, want)
+	}
+}
+
+// TestRetentionCanDieAnywhereWithoutTouchingWhatIsPending takes crash images of a
+// retention run.
+func TestRetentionCanDieAnywhereWithoutTouchingWhatIsPending(t *testing.T) {
+	rec := &recorder{}
+	cr := &crashes{mem: InMemory(), rec: rec, off: true}
+	b := openBench(t, errorfs.Wrap(cr.mem, cr), rec.config, func(c *Config) { c.SpoolOver = 10 })
+	old := time.Now().Add(-40 * 24 * time.Hour).Truncate(time.Hour)
+	var pending, dead []delivery.EventKey
+	for i := range 12 {
+		at := old.Add(time.Duration(i) * time.Hour)
+		x := b.publish(eventAt(at, uint64(i), fmt.Sprint("e", i), 1))
+		rows := b.ready(1)
+		row := rows[len(rows)-1]
+		switch i % 3 {
+		case 0:
+			b.mustCommit(b.delivered(row))
+		case 1:
+			m := b.died(row)
+			m.At = time.Now() // long after it was accepted
+			b.mustCommit(m)
+			dead = append(dead, x.Event)
+		default:
+			pending = append(pending, x.Event)
+		}
+	}
+	cr.mu.Lock()
+	cr.off = false
+	cr.mu.Unlock()
+	if _, err := b.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	images := cr.stop()
+	t.Logf("%d crash images", len(images))
+	for k, image := range images {
+		what := fmt.Sprintf("crash %d before %s", k, image.op)
+		b, err := tryBench(t, image.fs, func(c *Config) { c.SpoolOver = 10 })
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for again := range 2 {
+			for _, key := range pending {
+				e, err := b.Event(t.Context(), key)
+				if err != nil {
+					t.Fatalf("%s (%d): %v", what, again, err)
+				}
+				r, err := b.OpenPayload(e.Spool)
+				if err != nil {
+					t.Fatalf("%s (%d): %v", what, again, err)
+				}
+				r.Close()
+			}
+			for _, key := range dead {
+				if _, e, err := b.DeadLetter(t.Context(), key, 1); err != nil || e == nil {
+					t.Fatalf("%s (%d): dead letter %v", what, again, err)
+				} else if r, err := b.OpenPayload(e.Spool); err != nil {
+					t.Fatalf("%s (%d): %v", what, again, err)
+				} else {
+					r.Close()
+				}
+			}
+			if _, err := b.Retain(t.Context()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		b.close()
+	}
+}
+
+// injected fails writes from a certain one on, until it is healed.
+type injected struct {
+	from  int64
+	n     atomic.Int64
+	heal  atomic.Bool
+	fired atomic.Bool
+}
+
+var errInjected = errors.New("injected I/O error")
+
+func (i *injected) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || i.heal.Load() {
+		return nil
+	}
+	switch op.Kind {
+	case errorfs.OpFileClose, errorfs.OpFilePreallocate, errorfs.OpLock, errorfs.OpRemove, errorfs.OpRemoveAll:
+		return nil // these lose nothing
+	}
+	if i.n.Add(1) < i.from {
+		return nil
+	}
+	i.fired.Store(true)
+	return errInjected
+}
+
+func (i *injected) String() string { return "failing writes" }
+
+// TestEveryFailedWriteReachesTheCallerAndTheStoreComesBack lets the disk fail from
+// the k-th write on, for every k: whoever was told of a success finds it after
+// the store is opened again in the same process, everybody else got an error, and
+// the store says why it is not ready.
+func TestEveryFailedWriteReachesTheCallerAndTheStoreComesBack(t *testing.T) {
+	for k := int64(1); ; k++ {
+		inj := &injected{from: k}
+		if !failFrom(t, inj) {
+			t.Logf("%d writes", k-1)
+			if k < 30 {
+				t.Fatal("the script is too short to mean anything")
+			}
+			return
+		}
+	}
+}
+
+// failFrom runs the script once and reports whether a write failed.
+func failFrom(t *testing.T, inj *injected) bool {
+	what := fmt.Sprintf("failing from write %d on", inj.from)
+	rec := &recorder{}
+	fs := errorfs.Wrap(InMemory(), inj)
+	b, err := tryBench(t, fs, rec.config, func(c *Config) { c.MemTable = 256 << 10 })
+	if err != nil {
+		if !errors.Is(err, errInjected) {
+			t.Fatalf("%s: open: %v", what, err)
+		}
+		inj.heal.Store(true)
+		b, err = tryBench(t, fs, rec.config)
+		noErr(t, err)
+		b.close()
+		return true
+	}
+	defer b.close()
+	s := newSim(b, rec, 5)
+	acked := 0
+	for i := range 25 {
+		before := len(rec.list())
+		s.step()
+		if s.err != nil {
+			acked = before
+			break
+		}
+		acked = len(rec.list())
+		if i == 12 {
+			_ = b.view(func(db *pebble.DB) error { return db.Flush() })
+		}
+	}
+	if !inj.fired.Load() {
+		noErr(t, s.err)
+		return false
+	}
+	if s.err != nil && !errors.Is(s.err, delivery.ErrNotReady) {
+		t.Fatalf("%s: %v", what, s.err)
+	}
+	if err := b.Healthy(); s.err != nil && !errors.Is(err, errInjected) {
+		t.Fatalf("%s: the store says %v", what, err)
+	}
+	recorded := len(rec.list())
+	inj.heal.Store(true)
+	if err := b.Reopen(); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	noErr(t, b.Healthy())
+	got := b.dump()
+	for n := acked; ; n++ {
+		if want := foldAll(t, rec.list()[:n], b.Partitions(), false); slices.Equal(got, want) {
+			break
+		} else if n == recorded {
+			sameRows(t, what, got, want)
+		}
+	}
+	if r := b.publish(b.event("afterwards", 1)); r.Position == 0 {
+		t.Fatalf("%s: no position", what)
+	}
+	return true
+}
