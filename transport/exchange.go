@@ -56,8 +56,11 @@ var (
 // beginWrite is asked before the first byte of a request leaves, and again for
 // every further one. It takes the last look at the lease.
 func (ex *exchange) beginWrite() bool {
-	if writeState(ex.state.Load()) == written {
+	switch writeState(ex.state.Load()) {
+	case written:
 		return true
+	case sealed:
+		return false
 	}
 	if ex.req.Valid != nil && !ex.req.Valid() {
 		ex.unleased.Store(true)
@@ -109,26 +112,23 @@ func (l *link) exchange(ctx context.Context, req *delivery.Request) (*delivery.R
 		return nil, keepLink, err
 	}
 	ex := &exchange{req: req, streamID: noStream}
-	header, err := requestHeader(req, l)
-	if err != nil {
+	if err := ex.prepare(l); err != nil {
 		l.wire.unreserve()
 		return nil, keepLink, &delivery.SendError{
 			Sent: delivery.SentNever, Cause: delivery.CauseLocal, Detail: detail(err), Err: err,
 		}
 	}
-	ex.header = header
-	ex.body.init(req)
 
 	started := time.Now()
 	got, failed := l.wire.roundTrip(ctx, ex)
+	if failed == nil && ex.body.failure() != nil {
+		// The peer has answered half a request.
+		got.finish(false)
+		failed = &failure{err: ex.body.failure()}
+	}
 	if failed != nil {
-		ex.body.end()
-		failed.complete(ctx, l, ex)
-		verdict := classify(*failed)
-		if verdict.Sent == delivery.SentRefused {
-			l.pool.cfg.Observer.refused(l.route, l.proto)
-		}
-		return nil, failed.fate(verdict), verdict
+		fate, err := l.fail(ctx, ex, failed)
+		return nil, fate, err
 	}
 	resp := &delivery.Response{
 		Status:    got.resp.StatusCode,
@@ -139,6 +139,25 @@ func (l *link) exchange(ctx context.Context, req *delivery.Request) (*delivery.R
 	ex.body.end()
 	resp.BytesSent = ex.body.sent.Load()
 	return resp, fate, nil
+}
+
+// fail judges a request without an answer.
+func (l *link) fail(ctx context.Context, ex *exchange, f *failure) (fate, *delivery.SendError) {
+	ex.body.end()
+	f.complete(ctx, l, ex)
+	verdict := classify(*f)
+	if verdict.Sent == delivery.SentRefused {
+		l.pool.cfg.Observer.refused(l.route, l.proto)
+	}
+	return f.fate(verdict), verdict
+}
+
+// prepare makes the header and opens the body.
+func (ex *exchange) prepare(l *link) (err error) {
+	if ex.header, err = requestHeader(ex.req, l); err != nil {
+		return err
+	}
+	return ex.body.begin(ex.req)
 }
 
 // precheck refuses what must not even reach the protocol stack.

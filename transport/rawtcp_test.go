@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -84,8 +85,9 @@ func (s *rawTCP) readHTTP1(r *bufio.Reader) bool {
 // http2Peer is one HTTP/2 connection at frame level.
 type http2Peer struct {
 	*http2.Framer
-	server *rawTCP
-	conn   net.Conn
+	writing sync.Mutex // for scripts that answer later
+	server  *rawTCP
+	conn    net.Conn
 }
 
 // http2Script answers each request that has arrived whole.
@@ -113,7 +115,9 @@ func (p *http2Peer) run(script http2Script) {
 		switch f := f.(type) {
 		case *http2.SettingsFrame:
 			if !f.IsAck() {
+				p.writing.Lock()
 				_ = p.WriteSettingsAck()
+				p.writing.Unlock()
 			}
 		case *http2.PingFrame:
 			if !f.IsAck() {
@@ -130,6 +134,8 @@ func (p *http2Peer) run(script http2Script) {
 
 // answer sends a HEADERS frame; fields alternate names and values.
 func (p *http2Peer) answer(stream uint32, end bool, fields ...string) {
+	p.writing.Lock()
+	defer p.writing.Unlock()
 	var block strings.Builder
 	enc := hpack.NewEncoder(&block)
 	for i := 0; i < len(fields); i += 2 {

@@ -149,22 +149,33 @@ func invalidRequest(req *delivery.Request) error {
 }
 
 // requestBody feeds a request's body to a protocol stack: once, from memory or
-// from a file that is opened at the first read. The stacks read on goroutines of
-// their own and do not always close what they were given, so it can be ended
-// from outside.
+// from a file. The stacks read on goroutines of their own and do not always close
+// what they were given, so it can be ended from outside.
 type requestBody struct {
 	sent atomic.Int64
 
 	mu   sync.Mutex
 	rest []byte
-	open func() (io.ReadCloser, error)
-	file io.ReadCloser
+	file io.ReadCloser // nil = from memory
+	left int64         // of the file
 	over bool
-	fail error // of opening or reading: our side's
+	fail error // of reading the file: our side's
 }
 
-func (b *requestBody) init(req *delivery.Request) {
-	b.rest, b.open = req.Body, req.Open
+// begin opens the body. It is done before anything is written: over HTTP/2 and
+// HTTP/3 the headers leave before the body is read, and a file that cannot be
+// opened would leave the peer with half a request.
+func (b *requestBody) begin(req *delivery.Request) error {
+	if req.Open == nil || req.Length == 0 {
+		b.rest = req.Body
+		return nil
+	}
+	file, err := req.Open()
+	if err != nil {
+		return fmt.Errorf("open body: %w", err)
+	}
+	b.file, b.left = file, req.Length
+	return nil
 }
 
 // Read implements io.Reader.
@@ -176,32 +187,45 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.readLocked(p)
 	b.sent.Add(int64(n))
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.fail = err
-	}
 	return n, err
 }
 
 func (b *requestBody) readLocked(p []byte) (int, error) {
-	if b.open == nil {
-		if len(b.rest) == 0 {
-			return 0, io.EOF
+	if b.file != nil {
+		n, err := b.readFileLocked(p)
+		if err != nil && !errors.Is(err, io.EOF) {
+			b.fail = fmt.Errorf("read body: %w", err)
+			return 0, b.fail
 		}
-		n := copy(p, b.rest)
-		b.rest = b.rest[n:]
-		if len(b.rest) == 0 {
-			return n, io.EOF // spares the stacks a second call
-		}
-		return n, nil
+		return n, err
 	}
-	if b.file == nil {
-		file, err := b.open()
-		if err != nil {
-			return 0, fmt.Errorf("open body: %w", err)
-		}
-		b.file = file
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	if len(b.rest) == 0 {
+		return n, io.EOF // at once: it spares the stacks a second call
 	}
-	return b.file.Read(p)
+	return n, nil
+}
+
+// readFileLocked reads on. A file that is not as long as was announced is an
+// error before its last piece is handed out: a peer that answers without minding
+// the length must not make a delivery of half a payload, or of something else.
+func (b *requestBody) readFileLocked(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := b.file.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	switch {
+	case b.left > 0 && errors.Is(err, io.EOF):
+		return n, fmt.Errorf("%w: %d bytes are missing", io.ErrUnexpectedEOF, b.left)
+	case b.left > 0 || err != nil && !errors.Is(err, io.EOF):
+		return n, err
+	}
+	if more, _ := io.ReadFull(b.file, make([]byte, 1)); more > 0 {
+		return n, errors.New("it is longer than announced")
+	}
+	return n, io.EOF
 }
 
 // Close implements io.Closer.
@@ -217,7 +241,7 @@ func (b *requestBody) end() {
 	b.over = true
 	if b.file != nil {
 		_ = b.file.Close() // it was only read
-		b.file, b.open = nil, nil
+		b.file, b.rest = nil, nil
 	}
 }
 
