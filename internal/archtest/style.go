@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 const (
@@ -24,13 +25,32 @@ func Style(t *Tree) []Violation {
 			if f.Generated {
 				continue
 			}
-			out = append(out, t.style(f)...)
+			out = append(out, t.style(f, p.inBubble(f))...)
 		}
 	}
 	return out
 }
 
-func (t *Tree) style(f *File) []Violation {
+// inBubble guesses whether a test file's code runs in a synctest bubble: it makes
+// one itself, or it has no tests of its own and serves those of a package that
+// makes them.
+func (p *Package) inBubble(f *File) bool {
+	const bubble = "testing/synctest"
+	if _, ok := f.Imports[bubble]; ok {
+		return true
+	}
+	for _, fn := range functions(f) {
+		if fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+			return false
+		}
+	}
+	return slices.ContainsFunc(p.Files, func(other *File) bool {
+		_, ok := other.Imports[bubble]
+		return ok
+	})
+}
+
+func (t *Tree) style(f *File, bubble bool) []Violation {
 	var out []Violation
 	report := func(node ast.Node, what, why string) {
 		out = append(out, Violation{f.Path, t.line(node), what, why})
@@ -45,7 +65,6 @@ func (t *Tree) style(f *File) []Violation {
 			}
 		}
 	}
-	_, bubble := f.Imports["testing/synctest"]
 	ast.Inspect(f.syntax, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.InterfaceType:

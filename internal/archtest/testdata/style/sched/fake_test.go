@@ -1,0 +1,6 @@
+package sched
+
+import "time"
+
+// slowly serves the tests in bubbles.
+func slowly() { time.Sleep(time.Second) }
