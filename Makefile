@@ -50,7 +50,7 @@ race: ## The tests under the race detector; needs gcc (TEST_FLAGS)
 
 lint: $(LINTER) ## Static checks with the golangci-lint pinned in tools/lint
 	$(LINTER) config verify
-	$(LINTER) run
+	$(LINTER) run --allow-parallel-runners
 
 fuzz-smoke: ## Every fuzz target for a moment (FUZZ_RUNS)
 	scripts/fuzz-smoke $(FUZZ_RUNS)
