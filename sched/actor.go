@@ -90,6 +90,7 @@ type lane struct {
 	high     delivery.Seq // the highest after so far: up to here rows may be known
 	disk     bool         // rows beyond after may be on disk
 	dirty    bool         // set while a page is read: there may be more than it saw
+	again    bool         // set while a page is read: begin from the start after it
 	busy     bool         // a page is read, or waits for its lease
 	leased   bool         // a lease of a page stands
 	reserved int          // rows promised to Admit
@@ -98,7 +99,7 @@ type lane struct {
 }
 
 // rewind forgets how far the lane was read.
-func (l *lane) rewind() { l.after, l.disk, l.dirty = 0, true, true }
+func (l *lane) rewind() { l.after, l.disk, l.dirty, l.again = 0, true, true, true }
 
 func (s *Scheduler) newActor(num delivery.SubscriberNum, m memo, n note) *actor {
 	s.inMemory.Add(1)

@@ -17,6 +17,7 @@ type batch struct {
 	release    func()  // with leased: under the actor's lock, clears what was busy
 	generation int     // of the window that leased belongs to
 	outcomes   int
+	era        int64        // of the scheduler when it was handed over
 	tries      int          // commits of the same facts that failed before
 	state      atomic.Int32 // see commitLocked
 	err        error        // with batchEarly
@@ -59,6 +60,7 @@ func (a *actor) commitLocked(b *batch) {
 		return
 	}
 	a.outstanding++
+	b.era = a.s.era.Load()
 	a.s.commits.Add(1)
 	a.s.uncommitted.Add(int64(b.outcomes))
 	a.s.queue.Commit(b.facts, b.done)
@@ -81,7 +83,7 @@ func (b *batch) done(err error) {
 func (b *batch) finish(err error) {
 	a, s := b.a, b.a.s
 	if errors.Is(err, delivery.ErrNotReady) || errors.Is(err, delivery.ErrClosed) {
-		s.stall(err)
+		s.stall(err, b.era)
 	}
 	a.mu.Lock()
 	a.outstanding--

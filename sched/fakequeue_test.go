@@ -41,6 +41,7 @@ type fakeQueue struct {
 	dead     bool
 	failing  error // commits and reads fail with it
 	poison   func(delivery.Fact) error
+	handed   map[ref]bool // final outcomes handed to Commit, durable or not
 	reads    int
 	commits  int
 	nextWake int // calls of NextWake
@@ -60,7 +61,7 @@ type pendingCommit struct {
 func newFakeQueue(t testing.TB) *fakeQueue {
 	q := &fakeQueue{
 		t: t, delay: time.Millisecond, sync: time.Millisecond, lease: delivery.Lease{Node: "n1", Epoch: 1},
-		state: newQueueState(t), poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+		handed: map[ref]bool{}, state: newQueueState(t), poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	go q.commitLoop()
 	return q
@@ -78,11 +79,13 @@ func (q *fakeQueue) crash() *fakeQueue {
 	defer q.mu.Unlock()
 	next.lease.Epoch = q.lease.Epoch + 1
 	next.pos = q.pos + 1000 // positions are never reused
+	next.state.replayed = true
 	for _, l := range q.log[:q.durable] {
 		next.state.apply(l.pos, l.fact)
 		next.log = append(next.log, l)
 	}
 	next.durable = len(next.log)
+	next.state.replayed = false
 	return next
 }
 
@@ -99,6 +102,16 @@ func (q *fakeQueue) Commit(facts []delivery.Fact, done func(error)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.commits++
+	for _, f := range facts {
+		switch f := f.(type) {
+		case *delivery.Moved:
+			if f.Next != delivery.NextRetry && f.Next != delivery.NextParked {
+				q.handed[ref{f.Row.Event, f.Row.Subscriber}] = true
+			}
+		case *delivery.Replayed:
+			delete(q.handed, ref{f.Event, f.Subscriber})
+		}
+	}
 	q.pending = append(q.pending, pendingCommit{facts: facts, done: done})
 	select {
 	case q.poke <- struct{}{}:
@@ -416,6 +429,7 @@ func (q *fakeQueue) durablyLeased(event delivery.EventKey, sub delivery.Subscrib
 	state := q.state
 	if q.durable < len(q.log) {
 		state = newQueueState(q.t)
+		state.replayed = true
 		for _, l := range q.log[:q.durable] {
 			state.apply(l.pos, l.fact)
 		}
@@ -424,7 +438,30 @@ func (q *fakeQueue) durablyLeased(event delivery.EventKey, sub delivery.Subscrib
 	return ok && state.leasedBy(row) == q.lease.Epoch
 }
 
-// waitIdle returns when nothing is left to commit.
+// earlierOfKey finds a delivery of the same key that stands before one that is
+// being sent, and is not finished. Replays and deliver_at have no place in the
+// order.
+func (q *fakeQueue) earlierOfKey(event delivery.EventKey, sub delivery.SubscriberNum) (delivery.Row, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	mine, ok := q.state.find(event, sub)
+	if !ok || mine.Key == 0 || mine.Replayed || !q.state.events[event].DeliverAt.IsZero() {
+		return delivery.Row{}, false
+	}
+	for sp, rows := range q.state.rows {
+		if sp.sub != sub {
+			continue
+		}
+		for _, r := range rows {
+			if r.Key == mine.Key && r.First < mine.First && !r.Replayed && !q.handed[ref{r.Event, sub}] &&
+				q.state.events[r.Event].DeliverAt.IsZero() {
+				return r, true
+			}
+		}
+	}
+	return delivery.Row{}, false
+}
+
 func (q *fakeQueue) setFailing(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -67,12 +67,7 @@ func (ln *line) unload(a *actor) {
 	if it := ln.owner; it != nil && it.list != &a.flight {
 		ln.owner = nil
 	}
-	for ln.waiters.head != nil {
-		it := ln.waiters.head
-		a.leaveWindowLocked(it)
-		it.leave()
-		it.free()
-	}
+	a.dropAllLocked(&ln.waiters)
 	// Parked rows that were settled since are gone, or filtered as known.
 	ln.after, ln.parked, ln.busy = 0, ln.blocked, false
 	a.wantLocked(ln)
@@ -142,8 +137,7 @@ func (a *actor) headFailedLocked(ln *line, it *item, b *batch) {
 		if next.row.Place == delivery.PlaceParked {
 			ln.after = min(ln.after, next.row.Seq-1)
 			ln.parked = true
-			next.leave()
-			next.free()
+			a.dropLocked(next)
 			continue
 		}
 		a.parkLocked(ln, next, b)

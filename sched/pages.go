@@ -14,7 +14,7 @@ const parkedPage = 16
 // laneJobLocked reads the next page of a lane.
 func (a *actor) laneJobLocked(which delivery.Priority) job {
 	l := &a.lanes[which]
-	l.busy, l.dirty = true, false
+	l.busy, l.dirty, l.again = true, false, false
 	a.growLocked(l.rows)
 	after, limit := l.after, max(1, a.worthLocked()-l.rows)
 	var known map[delivery.Seq]struct{}
@@ -48,7 +48,10 @@ func (a *actor) laneJobLocked(which delivery.Priority) job {
 		},
 		failed: func() { l.busy, l.disk = false, true },
 		merge: func() {
-			l.after, l.high = last, max(l.high, last)
+			l.high = max(l.high, last)
+			if !l.again {
+				l.after = last
+			}
 			l.disk = more || l.dirty
 			a.blockedLocked(blocked)
 			lease := &delivery.Leased{Place: delivery.PlaceReady, Lane: which, UpTo: last}
@@ -78,7 +81,7 @@ func (a *actor) lanesReadLocked() bool {
 // retryJobLocked reads the next page of rows that are due.
 func (a *actor) retryJobLocked() job {
 	r := &a.retry
-	r.busy, r.dirty = true, false
+	r.busy, r.dirty, r.again = true, false, false
 	a.growLocked(r.rows)
 	due, seq, limit := r.afterDue, r.afterSeq, max(1, a.worthLocked()-r.rows)
 	wall := a.s.wall()
@@ -104,7 +107,9 @@ func (a *actor) retryJobLocked() job {
 			r.goBackLocked()
 		},
 		merge: func() {
-			r.afterDue, r.afterSeq = p.lastDue, p.lastSeq
+			if !r.again {
+				r.afterDue, r.afterSeq = p.lastDue, p.lastSeq
+			}
 			if p.lastDue.After(r.highDue) || p.lastDue.Equal(r.highDue) && p.lastSeq > r.highSeq {
 				r.highDue, r.highSeq = p.lastDue, p.lastSeq
 			}
@@ -171,6 +176,7 @@ func (a *actor) lineJobLocked() job {
 	}
 	ln.wanted, ln.busy = false, true
 	after, parks, known := ln.after, ln.parks, a.knownLocked(delivery.PlaceParked)
+	parking := ln.parking > 0 // on their way: the read may miss them
 	limit := min(parkedPage, a.worthLocked())
 	var rows []delivery.Row
 	var last delivery.Seq
@@ -195,7 +201,7 @@ func (a *actor) lineJobLocked() job {
 			a.wantLocked(ln)
 		},
 		merge: func() {
-			ln.after, ln.parked = last, more || ln.parks != parks
+			ln.after, ln.parked = last, more || parking || ln.parks != parks
 			if len(rows) == 0 && !ln.parked {
 				a.staleLocked(ln)
 				return

@@ -9,9 +9,13 @@ import (
 
 // stall is called when a commit failed. The queue cannot write: whatever was
 // sent now would be sent again. Attempts in flight end, their outcomes are
-// kept, and nothing starts until Resume.
-func (s *Scheduler) stall(err error) {
-	if s.stalled.Swap(true) {
+// kept, and nothing starts until Resume. What failed before the last Resume and
+// is heard of after it does not count: era tells.
+func (s *Scheduler) stall(err error, era int64) {
+	s.stalling.Lock()
+	first := s.era.Load() == era && !s.stalled.Swap(true)
+	s.stalling.Unlock()
+	if !first {
 		return
 	}
 	s.log.Error("queue refused a commit; sending stops until it is ready", "error", err)
@@ -24,7 +28,11 @@ func (s *Scheduler) stall(err error) {
 func (s *Scheduler) Resume() {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if s.stalled.Swap(false) {
+	s.stalling.Lock()
+	s.era.Add(1)
+	was := s.stalled.Swap(false)
+	s.stalling.Unlock()
+	if was {
 		s.log.Info("queue is ready again")
 		s.obs.resumed()
 	}

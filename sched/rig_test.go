@@ -317,7 +317,14 @@ func (f *fakeSender) Send(ctx context.Context, sub *delivery.Subscriber, event *
 	if !lax && !q.isDead() && !q.durablyLeased(event.Key, sub.Num) {
 		f.t.Errorf("event %s for subscriber %d was sent before its lease was durable", event.ID, sub.Num)
 	}
-	result := f.answer(c)
+	if r, found := q.earlierOfKey(event.Key, sub.Num); found && !q.isDead() {
+		f.t.Errorf("subscriber %d: event %s was sent while %s of its key is not finished (place %d, first %d)",
+			sub.Num, event.ID, q.idOf(r.Event), r.Place, r.First)
+	}
+	f.mu.Lock()
+	answer := f.answer
+	f.mu.Unlock()
+	result := answer(c)
 	f.mu.Lock()
 	f.inFlight[key]--
 	f.perSub[sub.Num]--
@@ -331,6 +338,12 @@ func (q *fakeQueue) isDead() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dead
+}
+
+func (q *fakeQueue) idOf(key delivery.EventKey) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.state.events[key].ID
 }
 
 // sent lists the calls so far.

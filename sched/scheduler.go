@@ -41,6 +41,8 @@ type Scheduler struct {
 	gated       atomic.Bool  // something waits for uncommitted to fall
 	stalled     atomic.Bool  // a commit failed: nothing is sent until Resume
 	running     atomic.Bool  // between Start and Stop
+	era         atomic.Int64 // calls of Resume
+	stalling    sync.Mutex   // ties era and stalled together
 
 	life       sync.Mutex // serializes Start, Stop and Resume
 	started    bool

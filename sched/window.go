@@ -13,7 +13,8 @@ type retryWindow struct {
 	highDue  time.Time // the highest cursor so far: up to here rows may be known
 	highSeq  delivery.Seq
 	check    bool      // rows beyond the cursor may be due
-	dirty    bool      // set while a page is read
+	dirty    bool      // set while a page is read: there may be more than it saw
+	again    bool      // set while a page is read: begin from the start after it
 	busy     bool      // a page is read, or waits for its lease
 	leased   bool      // a lease of a page stands
 	rows     int       // rows in memory that are not in flight
@@ -53,7 +54,8 @@ func (r *retryWindow) goBackLocked() {
 
 // rewind forgets how far was read.
 func (r *retryWindow) rewind() {
-	r.afterDue, r.afterSeq, r.check, r.dirty = time.Time{}, 0, true, true
+	r.afterDue, r.afterSeq = time.Time{}, 0
+	r.check, r.dirty, r.again = true, true, true
 }
 
 // takeLocked puts a row that may be sent into its place: into the ready queue,
@@ -76,9 +78,7 @@ func (a *actor) takeLocked(it *item, b *batch) {
 		a.parkLocked(ln, it, b)
 	case orderHold:
 		// Found again when the head is finished; see unblockedLocked.
-		a.leaveWindowLocked(it)
-		it.leave()
-		it.free()
+		a.dropLocked(it)
 	}
 }
 
@@ -142,6 +142,11 @@ func (a *actor) putBackLocked(it *item) {
 			a.wantLocked(ln)
 		}
 	}
+	a.dropLocked(it)
+}
+
+// dropLocked ends an item whose row stands on disk.
+func (a *actor) dropLocked(it *item) {
 	a.leaveWindowLocked(it)
 	it.leave()
 	it.free()
@@ -169,10 +174,7 @@ func (a *actor) unloadLocked() {
 
 func (a *actor) dropAllLocked(l *itemList) {
 	for l.head != nil {
-		it := l.head
-		a.leaveWindowLocked(it)
-		it.leave()
-		it.free()
+		a.dropLocked(l.head)
 	}
 }
 

@@ -1,0 +1,258 @@
+package sched
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+var (
+	propertySeed = flag.Uint64("sched.seed", 0, "seed of the first property run; 0 = random")
+	propertyRuns = flag.Int("sched.runs", 40, "property runs")
+)
+
+// TestOrderPerKeyHoldsWhateverHappens runs random topologies through failures,
+// restarts, crashes, stalls, pauses and replays. The sender and the queue check
+// order, leases and concurrency on every attempt; in the end everything must
+// have ended, and nothing may be left behind.
+func TestOrderPerKeyHoldsWhateverHappens(t *testing.T) {
+	first := *propertySeed
+	if first == 0 {
+		first = rand.Uint64()
+	}
+	for i := range *propertyRuns {
+		seed := first + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runProperty(t, seed) })
+			if t.Failed() {
+				t.Logf("repeat with: go test -run TestOrderPerKeyHoldsWhateverHappens -sched.runs 1 -sched.seed %d", seed)
+			}
+		})
+	}
+}
+
+type propertyRun struct {
+	*rig
+	rnd    *rand.Rand
+	subs   int
+	calm   bool // no more failures
+	events []*delivery.Published
+}
+
+func runProperty(t *testing.T, seed uint64) {
+	p := &propertyRun{rnd: seeded(seed)}
+	p.subs = 1 + p.rnd.IntN(4)
+	p.rig = newRig(t, func(c *Config) {
+		c.Rand = func() float64 { return 0.5 }
+		c.WindowRows = 2 + p.rnd.IntN(12)
+		c.MaxInFlight = 1 + p.rnd.IntN(20)
+		c.MaxUncommitted = 1 + p.rnd.IntN(30)
+		c.StartAllowance = 1 + p.rnd.IntN(3)
+		c.PayloadBytes = int64(p.rnd.IntN(2) * 4096)
+		c.Breaker = BreakerPolicy{OpenFor: 200 * time.Millisecond, OpenMax: time.Second}
+		c.RereadAfter = 50 * time.Millisecond
+	})
+	p.q.delay = time.Duration(p.rnd.IntN(8)) * time.Millisecond
+	p.q.sync = time.Duration(p.rnd.IntN(8)) * time.Millisecond
+	for num := range p.subs {
+		p.sub(delivery.SubscriberNum(num+1), p.shape)
+	}
+	p.send.setAnswer(p.answerRandomly)
+	for range 60 {
+		p.step()
+		time.Sleep(time.Duration(p.rnd.IntN(150)) * time.Millisecond)
+	}
+	p.finish()
+}
+
+// shape gives a subscriber a random policy.
+func (p *propertyRun) shape(s *delivery.Subscriber) {
+	s.Ordering = []delivery.Ordering{delivery.OrderingKeyed, delivery.OrderingKeyed, delivery.OrderingStrict, delivery.OrderingNone}[p.rnd.IntN(4)]
+	s.Concurrency = 1 + p.rnd.IntN(6)
+	s.Retry = delivery.Retry{Schedule: []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second}}
+	if p.rnd.IntN(3) == 0 {
+		s.Retry = delivery.Retry{Base: 50 * time.Millisecond, Attempts: 2 + p.rnd.IntN(5)}
+	}
+	s.GiveUpAfter = p.rnd.IntN(3)
+	s.Priority = delivery.Priority(p.rnd.IntN(3))
+}
+
+func (p *propertyRun) step() {
+	num := delivery.SubscriberNum(1 + p.rnd.IntN(p.subs))
+	switch p.rnd.IntN(20) {
+	case 0:
+		p.crash()
+	case 1:
+		p.restart()
+	case 2:
+		p.stall()
+	case 3:
+		p.setStatus(num, delivery.SubscriberPaused)
+	case 4, 5:
+		p.setStatus(num, delivery.SubscriberActive)
+	case 6, 7:
+		p.replay()
+	case 8:
+		p.s.Kick(num)
+	default:
+		p.publishRandomly()
+	}
+}
+
+func (p *propertyRun) publishRandomly() {
+	var batch []*delivery.Published
+	for range 1 + p.rnd.IntN(25) {
+		e := p.event(fmt.Sprint("e", len(p.events)), func(e *delivery.Event) {
+			if k := p.rnd.IntN(5); k > 0 {
+				e.OrderingKey = fmt.Sprint("k", k)
+			}
+			if p.rnd.IntN(10) == 0 {
+				e.DeliverAt = time.Now().Add(time.Duration(p.rnd.IntN(400)) * time.Millisecond).Truncate(time.Millisecond)
+			}
+			if p.rnd.IntN(4) == 0 {
+				e.Priority, e.PrioritySet = delivery.Priority(p.rnd.IntN(3)), true
+			}
+		})
+		var to []delivery.SubscriberNum
+		for num := range p.subs {
+			if p.rnd.IntN(2) == 0 {
+				to = append(to, delivery.SubscriberNum(num+1))
+			}
+		}
+		f := p.fact(e, to...)
+		p.events = append(p.events, f)
+		batch = append(batch, f)
+	}
+	if err := p.q.publish(batch...); err != nil {
+		p.t.Errorf("publish: %v", err)
+	}
+}
+
+func (p *propertyRun) answerRandomly(c call) delivery.Result {
+	p.mu.Lock()
+	calm, dice, wait := p.calm, p.rnd.IntN(20), time.Duration(p.rnd.IntN(40))*time.Millisecond
+	p.mu.Unlock()
+	if calm {
+		return status(200)
+	}
+	var then delivery.Result
+	switch {
+	case dice < 10:
+		then = status(200)
+	case dice < 14:
+		then = status(500)
+	case dice < 16:
+		then = timeout()
+	case dice < 17:
+		then = status(400)
+	case dice < 18:
+		then = status(429)
+	default:
+		wait *= 20
+		then = status(503)
+	}
+	return hang(c, wait, then)
+}
+
+// stall lets commits and reads fail for a while.
+func (p *propertyRun) stall() {
+	p.q.setFailing(fmt.Errorf("disk: %w", delivery.ErrNotReady))
+	time.Sleep(time.Duration(p.rnd.IntN(200)) * time.Millisecond)
+	p.q.setFailing(nil)
+	p.s.Resume()
+}
+
+func (p *propertyRun) setStatus(num delivery.SubscriberNum, status delivery.SubscriberStatus) {
+	p.dir.change(num, func(s *delivery.Subscriber) { s.Status = status })
+	p.s.Kick(num)
+}
+
+// replay puts a finished delivery back.
+func (p *propertyRun) replay() {
+	if len(p.events) == 0 {
+		return
+	}
+	f := p.events[p.rnd.IntN(len(p.events))]
+	for _, target := range f.Targets {
+		id := ref{f.Event.Key, target.Subscriber}
+		p.q.mu.Lock()
+		_, over := p.q.state.ended[id]
+		fact := &delivery.Replayed{
+			Lease: p.q.lease, At: time.Now(), Event: id.event, Subscriber: id.sub, Lane: target.Lane, Key: target.Key,
+			Attempts: p.q.state.attempts[id],
+		}
+		p.q.mu.Unlock()
+		if !over {
+			continue
+		}
+		done := make(chan error, 1)
+		p.q.Commit([]delivery.Fact{fact}, func(err error) { done <- err })
+		if err := <-done; err != nil && !errors.Is(err, delivery.ErrNotReady) {
+			p.t.Errorf("replay: %v", err)
+		}
+		p.s.Kick(id.sub)
+		return
+	}
+}
+
+// describe shows an actor that should not be there any more.
+func (a *actor) describe() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := fmt.Sprintf("actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v probing %v"+
+		" flight %d settling %d leasing %d ready %d outstanding %d promised %d lost %d allowance %d wanting %v next job %d\n  lanes %+v\n  retry %+v",
+		a.num, a.open, a.wanted, a.asleep, a.reset, a.loading, a.queued, a.reread, a.Breaker, a.probing, a.flight.n,
+		a.settling.n, a.leasing.n, a.readyRowsLocked(), a.outstanding, a.promised, len(a.lost), a.allowance, a.wanting,
+		a.nextJobLocked(a.s.time.mono()), a.lanes, a.retry)
+	for _, ln := range a.lines {
+		out += fmt.Sprintf("\n  line %+v", *ln)
+	}
+	return out
+}
+
+// finish lets everything succeed, and looks at what is left.
+func (p *propertyRun) finish() {
+	p.mu.Lock()
+	p.calm = true
+	p.mu.Unlock()
+	for num := range p.subs {
+		p.setStatus(delivery.SubscriberNum(num+1), delivery.SubscriberActive)
+	}
+	settle(10 * time.Minute)
+	p.q.mu.Lock()
+	defer p.q.mu.Unlock()
+	st := p.q.state
+	open := 0
+	for _, f := range p.events {
+		for _, target := range f.Targets {
+			if _, over := st.ended[ref{f.Event.Key, target.Subscriber}]; !over {
+				open++
+			}
+		}
+	}
+	if open > 0 {
+		p.t.Errorf("%d deliveries never ended", open)
+	}
+	for sp, rows := range st.rows {
+		if len(rows) > 0 {
+			p.t.Errorf("%d rows are left at place %d of subscriber %d: %+v", len(rows), sp.place, sp.sub, rows[0])
+		}
+	}
+	for sub, keys := range st.blocked {
+		if len(keys) > 0 {
+			p.t.Errorf("%d keys of subscriber %d are still blocked", len(keys), sub)
+		}
+	}
+	for _, a := range p.s.actors.all() {
+		p.t.Log(a.describe())
+	}
+	if got := p.s.Stats(); got.Actors != 0 || got.InFlight != 0 || got.Rows != 0 || got.Uncommitted != 0 || got.PayloadBytes != 0 {
+		p.t.Errorf("something stayed in memory: %+v", got)
+	}
+}
