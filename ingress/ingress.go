@@ -1,0 +1,188 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// Ports are what an [Ingress] needs of the rest of the node.
+type Ports struct {
+	// Enqueuer makes events durable. Required.
+	Enqueuer Enqueuer
+	// Spool holds large bodies. Required.
+	Spool Spool
+	// Sources reads the node's own sources. Required, unless
+	// [Config].ControlPlane is set.
+	Sources Sources
+	// Quota limits events. Default: a [LocalQuota].
+	Quota Quota
+}
+
+// Ingress receives webhooks. New makes one that serves as a handler; Start opens
+// its listeners, Stop ends everything. See the package's text for what it does
+// with a request.
+type Ingress struct {
+	cfg      Config
+	log      *slog.Logger
+	sampled  *sampledLog
+	enqueuer Enqueuer
+	spool    Spool
+	quota    Quota
+	plane    *ControlPlane // nil = the node's own sources
+
+	cache    *sourceCache
+	failures *failures
+	bodies   budget // being received
+	memory   budget // bytes
+	disk     budget // bytes
+	decoders chan struct{}
+	inFlight tracker
+
+	life   sync.Mutex
+	server *server // nil before Start
+	ended  bool
+}
+
+// New returns an ingress, or every fault of cfg.
+func New(cfg Config, ports Ports) (*Ingress, error) {
+	cfg = cfg.withDefaults()
+	errs := []error{cfg.validate()}
+	if ports.Enqueuer == nil || ports.Spool == nil {
+		errs = append(errs, errors.New("ports: enqueuer and spool are required"))
+	}
+	if (ports.Sources == nil) == (cfg.ControlPlane == nil) {
+		errs = append(errs, errors.New("control_plane: either it or the node's own sources are needed, not both"))
+	}
+	in := &Ingress{
+		cfg: cfg, log: cfg.Logger, sampled: &sampledLog{log: cfg.Logger},
+		enqueuer: ports.Enqueuer, spool: ports.Spool, quota: ports.Quota,
+		decoders: make(chan struct{}, max(0, cfg.Decoders)),
+	}
+	in.bodies.max, in.memory.max, in.disk.max = cfg.MaxBodies, cfg.MaxMemory, cfg.MaxSpool
+	if in.quota == nil {
+		in.quota = NewLocalQuota()
+	}
+	sources := ports.Sources
+	if cfg.ControlPlane != nil {
+		var err error
+		if in.plane, err = NewControlPlane(*cfg.ControlPlane); err != nil {
+			errs = append(errs, err)
+		}
+		sources = in.plane
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("ingress config: %w", err)
+	}
+	if err := in.remember(sources); err != nil {
+		return nil, fmt.Errorf("ingress: %w", err)
+	}
+	return in, nil
+}
+
+func (in *Ingress) remember(sources Sources) (err error) {
+	if in.failures, err = newFailures(in.cfg.Failures); err != nil {
+		return err
+	}
+	in.cache, err = newSourceCache(&in.cfg, sources, in.plane != nil, in.sampled)
+	return err
+}
+
+// Forget drops what is remembered of a source, or with source "" of all of a
+// tenant's. Call it after every change of the configuration; the next request
+// reads it anew.
+func (in *Ingress) Forget(tenant, source string) { in.cache.forget(tenant, source) }
+
+var errEnded = errors.New("ingress was stopped and cannot be started again")
+
+// Start opens the listeners. A second call does nothing.
+func (in *Ingress) Start(ctx context.Context) error {
+	in.life.Lock()
+	defer in.life.Unlock()
+	switch {
+	case in.ended:
+		return errEnded
+	case in.server != nil:
+		return nil
+	}
+	s, err := startServer(ctx, in)
+	if err != nil {
+		return fmt.Errorf("start ingress: %w", err)
+	}
+	in.server = s
+	return nil
+}
+
+// Stop takes no more connections, lets requests end and closes everything. When
+// ctx ends first, or after [Config].StopTimeout if it has no deadline, what still
+// runs is cut off. A second call does nothing.
+func (in *Ingress) Stop(ctx context.Context) error {
+	in.life.Lock()
+	defer in.life.Unlock()
+	if in.ended {
+		return nil
+	}
+	in.ended = true
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, in.cfg.StopTimeout)
+		defer cancel()
+	}
+	var errs []error
+	if in.server != nil {
+		errs = append(errs, in.server.stop(ctx))
+	}
+	errs = append(errs, in.inFlight.wait(ctx))
+	in.cache.close()
+	if in.plane != nil {
+		in.plane.Close()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stop ingress: %w", err)
+	}
+	return nil
+}
+
+// tracker counts requests, so that Stop can wait for them whatever became of
+// their connections.
+type tracker struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is 0; nil = nobody waits
+}
+
+func (t *tracker) enter() {
+	t.mu.Lock()
+	t.n++
+	t.mu.Unlock()
+}
+
+func (t *tracker) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+func (t *tracker) wait(ctx context.Context) error {
+	t.mu.Lock()
+	if t.n == 0 {
+		t.mu.Unlock()
+		return nil
+	}
+	if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	idle := t.idle
+	t.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("requests are still running: %w", context.Cause(ctx))
+	}
+}
