@@ -31,8 +31,9 @@ func (r *Registry) CreateSubscribers(subs []*delivery.Subscriber) ([]*delivery.S
 		var errs []error
 		added := make(map[delivery.TenantNum]int)
 		for i, s := range subs {
+			_, known := added[s.Tenant]
 			out[i] = copySubscriber(s)
-			if err := tx.createSubscriber(out[i]); err != nil {
+			if err := tx.createSubscriber(out[i], known); err != nil {
 				errs = append(errs, fmt.Errorf("create subscriber %q: %w", clipID(s.ID), err))
 				continue
 			}
@@ -49,12 +50,16 @@ func (r *Registry) CreateSubscribers(subs []*delivery.Subscriber) ([]*delivery.S
 	return out, nil
 }
 
-func (tx *registryTx) createSubscriber(s *delivery.Subscriber) error {
+// createSubscriber writes one subscriber; with known, its tenant was found to
+// exist in this batch.
+func (tx *registryTx) createSubscriber(s *delivery.Subscriber, known bool) error {
 	if err := checkSubscriber(s); err != nil {
 		return err
 	}
-	if err := checkTenant(tx.b, s.Tenant); err != nil {
-		return err
+	if !known {
+		if err := checkTenant(tx.b, s.Tenant); err != nil {
+			return err
+		}
 	}
 	taken, err := exists(tx.b, keyMember(s.Tenant, s.ID))
 	if err != nil {
