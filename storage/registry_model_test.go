@@ -30,7 +30,7 @@ func TestRandomLivesAgreeWithAModel(t *testing.T) {
 		tenants: map[string]*delivery.Tenant{}, subs: map[delivery.TenantNum]map[string]*delivery.Subscriber{},
 		dead: map[delivery.SubscriberNum]bool{},
 	}
-	for range 600 {
+	for range 250 {
 		m.step(t, b, rng)
 	}
 	m.check(t, b, rng)
