@@ -68,16 +68,24 @@ func (w *http1Wire) noteKeepAlive(h http.Header) {
 		return
 	}
 	w.hint = value
+	w.link.pool.keepAliveHint(w.link, keepAliveTimeout(value))
+}
+
+// keepAliveTimeout reads the timeout of a Keep-Alive header and takes a second
+// off; 0 = none.
+func keepAliveTimeout(value string) time.Duration {
 	for param := range strings.SplitSeq(value, ",") {
 		seconds, ok := strings.CutPrefix(strings.TrimSpace(param), "timeout=")
 		if !ok {
 			continue
 		}
-		if n, err := strconv.ParseUint(seconds, 10, 16); err == nil {
-			w.link.pool.keepAliveHint(w.link, max(time.Duration(n)*time.Second-time.Second, 500*time.Millisecond))
+		n, err := strconv.ParseUint(seconds, 10, 16)
+		if err != nil {
+			return 0
 		}
-		return
+		return max(time.Duration(n)*time.Second-time.Second, 500*time.Millisecond)
 	}
+	return 0
 }
 
 var _ wire = (*http1Wire)(nil)
