@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -136,21 +136,23 @@ func actGzipBomb(x *exchange, f Fault) {
 	}
 }
 
-// bomb is size zeroes, compressed a thousandfold.
-func bomb(size uint64) []byte {
+// bombUnit is what one member of a gzip bomb expands to.
+const bombUnit = 1 << 20
+
+// bombMember is that many zeroes, a thousandth of it when compressed.
+var bombMember = sync.OnceValue(func() []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
-	_, _ = io.CopyN(z, zeroes{}, int64(min(size, 1<<32))) //nolint:gosec // bounded; a buffer takes everything
-	_ = z.Close()                                         // into memory
+	_, _ = z.Write(make([]byte, bombUnit)) // into memory
+	_ = z.Close()                          // into memory
 	return out.Bytes()
-}
+})
 
-type zeroes struct{}
-
-// Read implements io.Reader.
-func (zeroes) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
+// bomb expands to size bytes at least: members of gzip may follow each other
+// (RFC 1952 section 2.2).
+func bomb(size uint64) []byte {
+	const most = 64 << 10                                                         // 64 GiB
+	return bytes.Repeat(bombMember(), int(min((size+bombUnit-1)/bombUnit, most))) //nolint:gosec // bounded
 }
 
 func actDoubleAnswer(x *exchange, _ Fault) {

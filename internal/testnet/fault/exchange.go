@@ -100,6 +100,7 @@ func (x *exchange) answer() {
 	x.reply(status, x.s.healthyFields(x.proto), []byte("ok"))
 	if f, ok := x.s.decide(atIdle, x.proto); ok && wait(x.s.ctx, nil, flight) {
 		f.kind.act(x, f)
+		x.s.tally.fired(f.kind.Name)
 	}
 }
 

@@ -45,8 +45,13 @@ type Expect struct {
 	Lie bool
 	// Pool is what becomes of the connection.
 	Pool Fate
+	// Cut: the answer's body is not all that was announced, or too long to keep.
+	Cut bool
 	// Deadline: nothing but the sender's own deadline ends it.
 	Deadline bool
+	// Latent: the path may have died after the peer's last sign of life. The
+	// connection then takes one more request, which shows it to be dead.
+	Latent bool
 	// Body is the least length of a request body that the fault bites on.
 	Body int
 }

@@ -70,7 +70,8 @@ func (st *http2Stream) head(h head) error {
 }
 
 // writeBlock sends HEADERS and CONTINUATION frames. Nothing may come between
-// them, so a block that drips holds up the whole connection.
+// them, so a block that drips holds up the whole connection; once the peer has
+// given the stream up, the rest follows at once.
 func (st *http2Stream) writeBlock(block []byte, piece int, h head) error {
 	c := st.h
 	for first := true; ; first = false {
@@ -87,8 +88,8 @@ func (st *http2Stream) writeBlock(block []byte, piece int, h head) error {
 		if err != nil || last {
 			return err
 		}
-		if h.drip > 0 && !wait(c.s.ctx, c.over, h.drip) {
-			return net.ErrClosed
+		if h.drip > 0 && !wait(c.s.ctx, st.left, h.drip) {
+			piece = maxFrame
 		}
 	}
 }

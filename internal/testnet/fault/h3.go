@@ -78,6 +78,7 @@ func (s *Server) serveHTTP3(conn *quic.Conn) {
 	h := &http3Conn{s: s, conn: conn}
 	if f, ok := s.decide(atHandshake, delivery.ProtocolHTTP3); ok {
 		f.kind.hit(h, f)
+		return // each of them is the end of it
 	}
 	control, err := conn.OpenUniStream()
 	if err != nil {

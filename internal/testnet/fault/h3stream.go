@@ -16,6 +16,8 @@ type http3Stream struct {
 	h   *http3Conn
 	str *quic.Stream
 	br  *bufio.Reader
+
+	closed bool // the answer has ended; owned by the request's goroutine
 }
 
 var (
@@ -90,19 +92,23 @@ func (st *http3Stream) data(p []byte) error {
 	return err
 }
 
-func (st *http3Stream) end() error { return st.str.Close() }
+func (st *http3Stream) end() error {
+	st.closed = true
+	return st.str.Close()
+}
 
 // endEarly tells the peer to stop sending (RFC 9114 section 4.1).
 func (st *http3Stream) endEarly() error {
-	err := st.str.Close()
+	err := st.end()
 	st.str.CancelRead(h3NoError)
 	return err
 }
 
-// finish lets go of what was not read, so that the stream can end.
+// finish lets go of both directions, or the stream would count for ever. After
+// an answer's end a cancel would take back what is on its way.
 func (st *http3Stream) finish() {
 	st.str.CancelRead(h3NoError) // no effect once the body has been read
-	if st.str.Context().Err() == nil {
+	if !st.closed {
 		st.str.CancelWrite(h3InternalError)
 	}
 }
@@ -121,7 +127,7 @@ func (st *http3Stream) noise(form string) {
 		frame = nil
 	}
 	if _, err := st.str.Write(frame); err == nil {
-		_ = st.str.Close() // the peer may have left
+		_ = st.end() // the peer may have left
 	}
 }
 

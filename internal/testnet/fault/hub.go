@@ -45,17 +45,24 @@ type generation struct {
 // bounds of what a flood could make the hub remember.
 const maxRemembered = 4096
 
-func newHub(s *Server, socket *net.UDPConn) (*hub, error) {
+func newHub(s *Server, socket *net.UDPConn) *hub {
 	h := &hub{
 		s: s, socket: socket, silent: map[uint16]bool{}, recent: map[string]packet{}, initial: map[string]bool{},
 	}
 	fillRandom(h.key[:])
+	return h
+}
+
+// run begins the first generation.
+func (h *hub) run() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var err error
 	if h.current, err = h.start(0); err != nil {
-		return nil, err
+		return err
 	}
-	s.wg.Go(h.read)
-	return h, nil
+	h.s.wg.Go(h.read)
+	return nil
 }
 
 // start makes a generation and serves its connections.
@@ -201,9 +208,8 @@ func (g *generation) end() {
 
 // close ends the socket and all generations.
 func (h *hub) close() error {
-	h.mu.Lock()
-	g := h.current
-	h.mu.Unlock()
-	g.end()
+	if g := h.now(); g != nil {
+		g.end()
+	}
 	return h.socket.Close()
 }

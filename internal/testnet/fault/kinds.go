@@ -115,8 +115,23 @@ func (e Expect) openBroken() Expect {
 	return e
 }
 
+func (e Expect) latent() Expect {
+	e.Latent, e.BrokenOpen, e.Deadline, e.Pool = true, true, true, FateAny
+	return e
+}
+
+func (e Expect) inTime() Expect {
+	e.Deadline = false
+	return e
+}
+
 func (e Expect) withBody(n int) Expect {
 	e.Body = n
+	return e
+}
+
+func (e Expect) cut() Expect {
+	e.Cut = true
 	return e
 }
 

@@ -61,9 +61,10 @@ func pathKinds() []Kind {
 			Params: []Param{whenParam("handshake", "before", "after", "idle")},
 			at:     whenPoint, act: actDie, hit: hitDie,
 			Cases: []Case{
-				{Params: "when=handshake", Want: ambiguous(0, FateGone, 0).openBroken().atDeadline()},
-				{Params: "when=before", Want: ambiguous(0, FateGone, 0).openBroken().atDeadline()},
-				{Params: "when=after", Want: ambiguous(1, FateGone, 0).openBroken().atDeadline()},
+				{Params: "when=handshake", Want: ambiguous(0, FateAny, 0).latent()},
+				{Params: "when=before", Want: ambiguous(0, FateAny, 0).latent()},
+				{Params: "when=after", Want: ambiguous(1, FateAny, 0).latent()},
+				{Params: "when=idle", Want: answered.latent().inTime()},
 			},
 		},
 		{
@@ -84,8 +85,9 @@ func pathKinds() []Kind {
 				{On: tcp, Params: "when=before", Want: ambiguous(0, FateGone, 0)},
 				{On: tcp, Params: "when=after", Want: ambiguous(1, FateGone, 0)},
 				{On: tcp, Params: "when=idle", Want: answered.fate(FateGone)},
-				{On: h3only, Params: "when=before", Want: ambiguous(0, FateGone, 0).openBroken().atDeadline()},
-				{On: h3only, Params: "when=after", Want: ambiguous(1, FateGone, 0).openBroken().atDeadline()},
+				{On: h3only, Params: "when=before", Want: ambiguous(0, FateAny, 0).latent()},
+				{On: h3only, Params: "when=after", Want: ambiguous(1, FateAny, 0).latent()},
+				{On: h3only, Params: "when=idle", Want: answered.latent().inTime()},
 			},
 		},
 	}
@@ -107,7 +109,7 @@ func streamKinds() []Kind {
 		},
 		{
 			Name: "stream-limit", Doc: "no more than limit streams at a time, and requests that hang on them", Protocols: muxed,
-			Params: []Param{{Name: "limit", Doc: "streams of a connection", Default: "1"}},
+			Params: []Param{{Name: "limit", Doc: "streams of a connection", Default: "1"}, whenParam("before", "after")},
 			act:    actHang,
 			Cases:  []Case{{Params: "limit=1", Want: ambiguous(1, FateAny, 0).atDeadline()}},
 		},

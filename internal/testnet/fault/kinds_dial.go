@@ -17,8 +17,8 @@ func dialKinds() []Kind {
 			Name: "closed-port", Doc: "nobody listens, for as long as the server runs", Protocols: all, Standing: true,
 			Params: []Param{overParam()}, at: always(atStart),
 			Cases: []Case{
-				{On: tcp, Want: noConnection},
-				{On: h3only, Want: never(delivery.BrokenTimeout)},
+				{On: tcp, Params: "over=tcp", Want: noConnection},
+				{On: h3only, Params: "over=udp", Want: never(delivery.BrokenTimeout)},
 			},
 		},
 		{
@@ -124,10 +124,10 @@ func resetKinds() []Kind {
 			},
 			at: always(atReuse), act: actClose,
 			Cases: []Case{
-				{Params: "how=rst,when=before,after=1", Want: ambiguous(0, FateGone, 0)},
-				{Params: "how=fin,when=before,after=1", Want: ambiguous(0, FateGone, 0)},
-				{Params: "how=rst,when=after,after=1", Want: ambiguous(1, FateGone, 0)},
-				{Params: "how=fin,when=after,after=1", Want: ambiguous(1, FateGone, 0)},
+				{Params: "how=rst,when=before", Want: ambiguous(0, FateGone, 0)},
+				{Params: "how=fin,when=before", Want: ambiguous(0, FateGone, 0)},
+				{Params: "how=rst,when=after", Want: ambiguous(1, FateGone, 0)},
+				{Params: "how=fin,when=after", Want: ambiguous(1, FateGone, 0)},
 			},
 		},
 	}

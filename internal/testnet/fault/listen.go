@@ -38,9 +38,7 @@ func (s *Server) bind(noTCP, noUDP bool) error {
 	if err != nil {
 		return fmt.Errorf("listen on udp: %w", err)
 	}
-	if s.hub, err = newHub(s, socket); err != nil {
-		return errors.Join(err, socket.Close())
-	}
+	s.hub = newHub(s, socket)
 	return nil
 }
 

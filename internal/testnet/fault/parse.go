@@ -160,9 +160,14 @@ func (f Fault) Kind() *Kind { return f.kind }
 // Applies reports whether the fault can happen over a protocol.
 func (f Fault) Applies(p delivery.Protocol) bool { return f.kind != nil && f.kind.Applies(p) }
 
-// After returns how many requests, or connections, stay healthy first.
-func (f Fault) After() int {
-	return int(min(f.num("after"), math.MaxInt32)) //nolint:gosec // bounded
+// Warmup returns how many healthy requests go before the first that can meet the
+// fault.
+func (f Fault) Warmup() int {
+	n := f.count("after")
+	if f.at() == atReuse {
+		n++ // the request that the connection is reused after
+	}
+	return n
 }
 
 // String returns a spec that parses to the same fault: what was given, in the

@@ -100,6 +100,11 @@ func Start(config Config) (*Server, error) {
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(fmt.Errorf("fault server: %w", err), s.Close())
 	}
+	if s.hub != nil {
+		if err := s.hub.run(); err != nil {
+			return nil, errors.Join(fmt.Errorf("fault server: %w", err), s.Close())
+		}
+	}
 	if s.tcp != nil {
 		s.wg.Go(s.acceptTCP)
 	}

@@ -146,13 +146,16 @@ func (s *Server) serveTCP(c *tcpConn) {
 			proto = delivery.ProtocolHTTP2
 		}
 	}
-	if f, ok := s.decide(atHandshake, proto); ok {
-		f.kind.hit(c, f)
-	}
-	if proto == delivery.ProtocolHTTP2 {
+	switch f, ok := s.decide(atHandshake, proto); {
+	case ok:
+		f.kind.hit(c, f) // each of them is the end of it
+	case proto == delivery.ProtocolHTTP2:
 		s.serveHTTP2(c, conn)
-	} else {
+	default:
 		s.serveHTTP1(c, conn)
+	}
+	if c.dead.Load() {
+		c.swallow()
 	}
 }
 

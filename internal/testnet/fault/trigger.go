@@ -2,6 +2,7 @@ package fault
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -68,22 +69,20 @@ func (f Fault) onNetwork(n network) bool {
 // decide returns the fault for a request, or for a connection that has completed
 // its handshake.
 func (s *Server) decide(at point, p delivery.Protocol) (Fault, bool) {
-	return s.first(at, func(f Fault) bool { return f.Applies(p) })
+	f, ok := s.first(at, func(f Fault) bool { return f.Applies(p) })
+	if ok && at != atIdle { // that one is counted once it has acted
+		s.tally.fired(f.kind.Name)
+	}
+	return f, ok
 }
 
 // decideEarly returns the fault for a connection whose protocol is not known.
 func (s *Server) decideEarly(at point, n network, names ...string) (Fault, bool) {
-	return s.first(at, func(f Fault) bool {
-		if !f.onNetwork(n) {
-			return false
-		}
-		for _, name := range names {
-			if f.kind.Name == name {
-				return true
-			}
-		}
-		return len(names) == 0
-	})
+	f, ok := s.first(at, func(f Fault) bool { return f.onNetwork(n) && slices.Contains(names, f.kind.Name) })
+	if ok {
+		s.tally.fired(f.kind.Name)
+	}
+	return f, ok
 }
 
 // first asks the armed faults in order. Those behind the one that fires do not
@@ -91,7 +90,6 @@ func (s *Server) decideEarly(at point, n network, names ...string) (Fault, bool)
 func (s *Server) first(at point, applies func(Fault) bool) (Fault, bool) {
 	for _, a := range *s.armed.Load() {
 		if a.at() == at && applies(a.Fault) && a.fires() {
-			s.tally.fired(a.kind.Name)
 			return a.Fault, true
 		}
 	}
