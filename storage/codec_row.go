@@ -95,8 +95,11 @@ func decodeRow(key, value []byte) (delivery.Row, error) {
 	if flags&rowHasLeased != 0 {
 		r.LeasedBy = delivery.Epoch(d.uvarint())
 	}
-	if flags&rowHasLane != 0 {
+	if flags&rowHasLane != 0 && r.Place != delivery.PlaceReady {
 		r.Lane = delivery.Priority(d.byte())
+	}
+	if r.Lane >= delivery.Lanes {
+		d.fail("lane")
 	}
 	if err := d.end("row"); err != nil {
 		return delivery.Row{}, err
