@@ -1,5 +1,7 @@
 package delivery
 
+import "slices"
+
 // State is where a delivery stands. The zero value is invalid.
 type State uint8
 
@@ -66,10 +68,5 @@ var transitions = map[State][]State{
 
 // CanMove reports whether the state machine has an edge from s to next.
 func (s State) CanMove(next State) bool {
-	for _, to := range transitions[s] {
-		if to == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(transitions[s], next)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -180,9 +181,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.stopped.Do(func() {
 		e.wg.Wait() // errands publish; they are bounded by their own timeouts
 		var errs []error
-		for i := len(e.onStop) - 1; i >= 0; i-- {
-			if err := e.onStop[i].stop(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("stop %s: %w", e.onStop[i].name, err))
+		for _, s := range slices.Backward(e.onStop) {
+			if err := s.stop(ctx); err != nil {
+				errs = append(errs, fmt.Errorf("stop %s: %w", s.name, err))
 			}
 		}
 		e.stopErr = errors.Join(errs...)

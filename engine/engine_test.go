@@ -79,12 +79,10 @@ func (b *bundle) receiver(config testnet.Config) *testnet.Receiver {
 	return r
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // subscribe registers a receiver; adjust may change the input.
 func (b *bundle) subscribe(id string, r *testnet.Receiver, adjust ...func(*SubscriberInput)) *delivery.Subscriber {
 	b.t.Helper()
-	in := SubscriberInput{ID: &id, URL: ptr(r.URL("", "/hook")), TLS: &delivery.TLSMaterial{CAPEM: b.ca.PEM()}}
+	in := SubscriberInput{ID: &id, URL: new(r.URL("", "/hook")), TLS: &delivery.TLSMaterial{CAPEM: b.ca.PEM()}}
 	for _, f := range adjust {
 		f(&in)
 	}
@@ -185,7 +183,7 @@ func TestOfficialStandardWebhooksLibraryVerifiesWhatWeSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := b.receiver(testnet.Config{Verify: func(h http.Header, body []byte) error { return official.Verify(body, h) }})
-	b.subscribe("s", r, func(in *SubscriberInput) { in.Secret = ptr(secret) })
+	b.subscribe("s", r, func(in *SubscriberInput) { in.Secret = new(secret) })
 	b.delivered(b.publish("evt-1"), "s")
 
 	// During a rotation a receiver with either secret verifies.
@@ -245,7 +243,7 @@ func TestWithUDPDeadTheDeliveryArrivesOverTCP(t *testing.T) {
 
 func TestPrivateAddressIsRefusedNamingRuleAndSetting(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Guard.AllowPrivate = nil })
-	_, err := b.CreateSubscriber(t.Context(), "t", SubscriberInput{URL: ptr("https://10.1.2.3/hook")})
+	_, err := b.CreateSubscriber(t.Context(), "t", SubscriberInput{URL: new("https://10.1.2.3/hook")})
 	invalid, ok := errors.AsType[*InvalidError](err)
 	if !ok || len(invalid.Fields) != 1 || invalid.Fields[0].Field != "url" {
 		t.Fatalf("%v", err)

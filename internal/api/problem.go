@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 )
 
 // Problem is an RFC 9457 problem document.
-type Problem struct {
+type Problem struct { //nolint:errname // the RFC's name, and the schema's
 	Type     string              `json:"type" doc:"about:blank, or a URN that names the kind of problem"`
 	Title    string              `json:"title" doc:"the status in words"`
 	Status   int                 `json:"status" doc:"the HTTP status"`
@@ -100,9 +101,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
-	for name, values := range p.GetHeaders() {
-		h[name] = values
-	}
+	maps.Copy(h, p.GetHeaders())
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -104,7 +104,7 @@ func (a *app) eventsBatch() *cobra.Command {
 				if err != nil {
 					return usageError(fmt.Errorf("--file: %w", err))
 				}
-				defer f.Close()
+				defer f.Close() //nolint:errcheck // it was only read
 				in = f
 			}
 			resp, err := a.client.send(c.Context(), http.MethodPost, tenantPath(tenant, "/events/batch"), nil, "application/x-ndjson", in)

@@ -56,7 +56,7 @@ answer), fail-first=3, fail-status=500, fail-every=10, body=TEXT, location=URL.`
 	return c
 }
 
-func (a *app) runReceive(ctx context.Context, f receiveFlags) error {
+func (a *app) runReceive(ctx context.Context, f receiveFlags) (err error) {
 	config, err := f.config()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *app) runReceive(ctx context.Context, f receiveFlags) error {
 	if err != nil {
 		return err
 	}
-	defer receiver.Close()
+	defer func() { err = errors.Join(err, receiver.Close()) }()
 	a.note("receiving on %s (Ctrl-C prints the counts)", receiver.URL("", "/"))
 	for n := 0; f.count == 0 || n < f.count; n++ {
 		select {

@@ -10,7 +10,10 @@ import (
 )
 
 // client calls the node's API.
-type client struct{ node Node }
+type client struct {
+	node Node
+	http *http.Client
+}
 
 func (c client) send(ctx context.Context, method, path, contentType string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.node.URL+path, body)
@@ -19,7 +22,7 @@ func (c client) send(ctx context.Context, method, path, contentType string, body
 	}
 	req.Header.Set("Authorization", "Bearer "+c.node.Token)
 	req.Header.Set("Content-Type", contentType)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type Node struct {
 
 // Config says what to run.
 type Config struct {
-	Node     Node
+	Node     Node          // where to publish
 	Events   int           // to publish; the payloads repeat beyond 120
 	Deadline time.Duration // give up waiting after this; 0 = 90 s
 	Progress io.Writer     // for people; nil = silent
@@ -65,7 +65,7 @@ func Start(ctx context.Context, config Config) (*Demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Demo{config: config, client: client{node: config.Node}, ca: ca, published: map[string]time.Time{}}
+	d := &Demo{config: config, client: client{node: config.Node, http: &http.Client{}}, ca: ca, published: map[string]time.Time{}}
 	if d.receivers, err = startReceivers(ca); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package testnet
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"maps"
 	"sync"
 )
 
@@ -13,7 +14,6 @@ type Tally struct {
 	accepted  map[uint64]uint32 // hash of webhook-id → times answered 2xx
 	requests  int64
 	byProto   [4]int64
-	bySuccess [4]int64
 	badSig    int64
 	statuses  map[int]int64
 	bytes     int64
@@ -125,8 +125,6 @@ func (t *Tally) Counts() Counts {
 	for _, n := range t.accepted {
 		c.Duplicates += int64(n - 1)
 	}
-	for status, n := range t.statuses {
-		c.Statuses[status] = n
-	}
+	maps.Copy(c.Statuses, t.statuses)
 	return c
 }
