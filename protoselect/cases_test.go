@@ -566,12 +566,18 @@ func case421(t *testing.T) {
 	if resp, tr = mustDo(t, s, ep); resp.Status != 200 || tr.Writes != 1 || tr.Protocol != delivery.ProtocolHTTP2 {
 		t.Errorf("status %d, trace %+v", resp.Status, tr)
 	}
-	// Over TCP a 421 is an answer.
+	// Over TCP a 421 is an answer, and what it advertises is ignored (RFC 7838 §6).
 	n.serve = func(context.Context, *fakeConn, *delivery.Request) (*delivery.Response, error) {
-		return &delivery.Response{Status: http.StatusMisdirectedRequest, Header: http.Header{}}, nil
+		r := withAltSvc(`h3=":443"`)
+		r.Status = http.StatusMisdirectedRequest
+		return r, nil
 	}
-	if resp, tr = mustDo(t, s, ep); resp.Status != http.StatusMisdirectedRequest || tr.Writes != 1 {
+	other := endpoint("other.example")
+	if resp, tr = mustDo(t, s, other); resp.Status != http.StatusMisdirectedRequest || tr.Writes != 1 {
 		t.Errorf("status %d, trace %+v", resp.Status, tr)
+	}
+	if st := stateOf(s, other.Route); st != StateUnknown {
+		t.Errorf("a 421 advertised: %v", st)
 	}
 }
 

@@ -196,14 +196,7 @@ func must(t *testing.T, err error) {
 // serve runs the zone on a loopback port, UDP and TCP, until the test ends.
 func (z *dnsZone) serve(t *testing.T) netip.AddrPort {
 	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc, ln := listenBoth(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		buf := make([]byte, 2048)
@@ -232,6 +225,23 @@ func (z *dnsZone) serve(t *testing.T) netip.AddrPort {
 		wg.Wait()
 	})
 	return netip.MustParseAddrPort(pc.LocalAddr().String())
+}
+
+// listenBoth takes a port that is free for UDP and for TCP.
+func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 100 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pc, err := net.ListenPacket("udp", ln.Addr().String()); err == nil {
+			return pc, ln
+		}
+		ln.Close()
+	}
+	t.Fatal("no port is free for both")
+	return nil, nil
 }
 
 func (z *dnsZone) serveStream(t *testing.T, conn net.Conn) {

@@ -23,7 +23,10 @@ func origin(host string, port uint16) delivery.Origin {
 // resolveIn looks an origin up in the zone over loopback sockets.
 func resolveIn(t *testing.T, z *dnsZone, o delivery.Origin) LookupResult {
 	t.Helper()
-	cfg := DNSConfig{Servers: []netip.AddrPort{z.serve(t)}, Timeout: 200 * time.Millisecond}.withDefaults()
+	cfg := DNSConfig{Servers: []netip.AddrPort{z.serve(t)}, Timeout: 5 * time.Second}.withDefaults()
+	if z.garble != nil {
+		cfg.Timeout = 20 * time.Millisecond // no answer will do, however long one waits
+	}
 	return newLookups(cfg).resolve(t.Context(), o)
 }
 
@@ -67,6 +70,12 @@ func TestHTTPSRecordsResolve(t *testing.T) {
 		{
 			name: "an alias leads to another host", zone: []string{"h.example 300 0 c.example", "c.example 30 1 . alpn=h3"},
 			want: []HTTPSRecord{{Priority: 1, Host: "c.example", Port: 443}}, ttl: 30 * time.Second,
+		},
+		{
+			name: "a CNAME behind an alias is not the origin's", zone: []string{
+				"h.example 300 0 c.example", "c.example 30 CNAME d.example", "d.example 30 1 . alpn=h3",
+			},
+			want: []HTTPSRecord{{Priority: 1, Host: "d.example", Port: 443}}, ttl: 30 * time.Second,
 		},
 		{
 			name: "alias to nothing", zone: []string{"h.example 300 0 ."}, ttl: 60 * time.Second,
@@ -192,7 +201,7 @@ func TestResolverFailuresAreErrors(t *testing.T) {
 func TestDeadServerIsFollowedByTheNext(t *testing.T) {
 	dead, live := zone(t), zone(t, "h.example 300 1 . alpn=h3")
 	dead.drop = true
-	cfg := DNSConfig{Servers: []netip.AddrPort{dead.serve(t), live.serve(t)}, Timeout: 50 * time.Millisecond}.withDefaults()
+	cfg := DNSConfig{Servers: []netip.AddrPort{dead.serve(t), live.serve(t)}, Timeout: 300 * time.Millisecond, Attempts: 5}.withDefaults()
 	got := newLookups(cfg).resolve(t.Context(), origin("h.example", 443))
 	if got.Err != nil || len(got.Records) != 1 {
 		t.Errorf("got %+v", got)

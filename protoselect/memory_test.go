@@ -2,6 +2,7 @@ package protoselect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -230,16 +231,21 @@ func TestDamagedMemoryCostsOnlyItself(t *testing.T) {
 	})
 }
 
-// wallMachine returns a machine and a saved route whose file says it was written
-// when the clock showed saved.
+// restoreAt restores an alternative from a file that was written when the clock
+// showed saved.
 func restoreAt(t *testing.T, now, saved time.Time, in savedAlt) *alternative {
 	t.Helper()
 	m := newMachine(Config{DNS: DNSConfig{Disabled: true}}.withDefaults())
 	r := endpoint("h.example").Route
 	v := savedRoute{Version: 1, Saved: saved, Scheme: "https", Host: "h.example", Port: 443, Alts: []savedAlt{in}}
-	e := m.memory(r)
-	m.restoreAlt(now, e, v.Alts[0], v.Saved, max(now.Round(0).Sub(v.Saved), 0))
-	return e.find(altKey{port: 443})
+	value, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.restore(now, routeKey(r), value); err != nil {
+		t.Fatal(err)
+	}
+	return m.memory(r).find(altKey{port: 443})
 }
 
 // TestWallClockJumpsAreHarmless: a clock set back while the node was down does

@@ -24,7 +24,6 @@ func TestFasterConnectionGetsTheRequest(t *testing.T) {
 		{"QUIC before the stagger", 100 * time.Millisecond, 10 * time.Millisecond, delivery.ProtocolHTTP3, 100 * time.Millisecond, "tcp:not_started", VerdictNotStarted, 0},
 		{"QUIC after the stagger", 260 * time.Millisecond, 50 * time.Millisecond, delivery.ProtocolHTTP3, 260 * time.Millisecond, "tcp:pending", VerdictUp, 1},
 		{"TCP", 400 * time.Millisecond, 50 * time.Millisecond, delivery.ProtocolHTTP2, 300 * time.Millisecond, "h3:pending", VerdictUp, 1},
-		{"a tie goes to QUIC", 300 * time.Millisecond, 50 * time.Millisecond, delivery.ProtocolHTTP3, 300 * time.Millisecond, "tcp:up", VerdictUp, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,7 +38,7 @@ func TestFasterConnectionGetsTheRequest(t *testing.T) {
 				if took := time.Since(start); took != tt.took || tr.Protocol != tt.winner {
 					t.Errorf("%v won after %v", tr.Protocol, took)
 				}
-				if got := tr.RaceLoser(); got != tt.loser && tt.name != "a tie goes to QUIC" {
+				if got := tr.RaceLoser(); got != tt.loser {
 					t.Errorf("loser %q", got)
 				}
 				time.Sleep(time.Second)
@@ -59,6 +58,25 @@ func TestFasterConnectionGetsTheRequest(t *testing.T) {
 	}
 }
 
+// TestTieGoesToQUIC: TCP is up, and so is QUIC when it is looked at.
+func TestTieGoesToQUIC(t *testing.T) {
+	var races record[Race]
+	s, n := setup(t, Config{Observer: Observer{Raced: races.add}})
+	ep := endpoint("h.example")
+	up := func(proto delivery.Protocol) *leg {
+		l := newLeg(legKey{route: ep.Route}, func() {})
+		l.waiting = 1
+		l.finish(n.add(&fakeConn{net: n, route: ep.Route, proto: proto}), nil, VerdictUp)
+		return l
+	}
+	r := race{s: s, ep: ep, started: time.Now(), quic: up(delivery.ProtocolHTTP3), tcp: up(delivery.ProtocolHTTP2), tcpUsed: true}
+	l, ok := r.takeTCP()
+	if !ok || !l.h3 || r.loser != VerdictUp || len(races.get()) != 1 {
+		t.Fatalf("link %+v, loser %q", l, r.loser)
+	}
+	l.conn.Release()
+}
+
 func TestTCPStartsAtOnceWhenQUICFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := setup(t, Config{})
@@ -76,6 +94,31 @@ func TestTCPStartsAtOnceWhenQUICFails(t *testing.T) {
 		}
 		if st := stateOf(s, ep.Route); st != StateBroken {
 			t.Errorf("state %v", st)
+		}
+	})
+}
+
+// TestBusyConnectionsAreNoNews: a dial that waited for a stream in vain, or found
+// a connection that was up already, says nothing about HTTP/3.
+func TestBusyConnectionsAreNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n, ep := confirmed(t)
+		n.cool()
+		n.quic = func(context.Context, delivery.Alternative) error { return neverErr(delivery.CauseStreams) }
+		mustDo(t, s, ep)
+		rows, _ := s.Get(ep.Route.Origin)
+		if a := rows[0].Alternatives[0]; a.State != StateConfirmed || !a.HoldUntil.IsZero() {
+			t.Errorf("alternative %+v", a)
+		}
+		s.Stalled(ep.Route, delivery.Alternative{Port: 443})
+		c := &fakeConn{net: n, route: ep.Route, proto: delivery.ProtocolHTTP3}
+		n.mu.Lock()
+		reused := n.reserve(c, true)
+		n.mu.Unlock()
+		s.quicDialed(ep.Route, altKey{port: 443}, reused, nil, time.Now(), true)
+		reused.Release()
+		if st := stateOf(s, ep.Route); st != StateSuspect {
+			t.Errorf("an old connection cleared the suspicion: %v", st)
 		}
 	})
 }

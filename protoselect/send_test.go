@@ -148,8 +148,8 @@ func TestNoSecondWriteAfterTheDeadline(t *testing.T) {
 			<-ctx.Done()
 			return nil, neverErr(delivery.CauseStreams)
 		}
-		if _, tr, err := s.Do(ctx, ep, delivery.ProtocolAuto, request()); err == nil || tr.Writes != 1 {
-			t.Errorf("%v, trace %+v", err, tr)
+		if _, tr, err := s.Do(ctx, ep, delivery.ProtocolAuto, request()); err == nil || tr.Writes != 1 || n.tcpDials != 0 {
+			t.Errorf("%v, %d TCP dials, trace %+v", err, n.tcpDials, tr)
 		}
 	})
 }
