@@ -79,11 +79,10 @@ type routeMemory struct {
 	altSvcSaid bool   // it was a list, if only of other protocols
 	altSvcSeen uint64 // counts lists, to tell what the last one named
 
-	answers   [4]uint64 // by delivery.Protocol
-	refusals  uint64    // requests refused as unprocessed
-	lies      uint64    // refusals after evidence of processing
-	distrust  bool
-	lastState State
+	answers  [4]uint64 // by delivery.Protocol
+	refusals uint64    // requests refused as unprocessed
+	lies     uint64    // refusals after evidence of processing
+	distrust bool
 }
 
 // lookupState is what the last lookup of a route's HTTPS record gave.

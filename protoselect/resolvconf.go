@@ -18,7 +18,7 @@ func systemServers() []netip.AddrPort {
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read from
 	return parseResolvConf(f)
 }
 
