@@ -16,6 +16,7 @@ type Node interface {
 	Subscribers
 	Publisher
 	Deliveries
+	Protocols
 	Health
 }
 

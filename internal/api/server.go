@@ -73,6 +73,7 @@ func (s *Server) routes() http.Handler {
 	s.registerSubscribers()
 	s.registerEvents(private)
 	s.registerDeliveries()
+	s.registerProtocols()
 	private.HandleFunc("GET /v1/openapi.json", s.openAPI)
 	if s.config.Metrics != nil {
 		private.Handle("GET /metrics", s.config.Metrics)
