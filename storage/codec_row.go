@@ -109,7 +109,8 @@ func decodeRow(key, value []byte) (delivery.Row, error) {
 
 // watermark says that the rows at or before a point were handed out in an
 // epoch. Of R, only those that stood there when it was written: a retry may
-// come in at a due time that was passed already.
+// come in at a due time that was passed already. A watermark before all rows
+// takes back what its epoch has handed out.
 type watermark struct {
 	epoch delivery.Epoch
 	due   time.Time // R only
@@ -123,6 +124,18 @@ func (w watermark) covers(due time.Time, seq delivery.Seq) bool {
 		return w.due.After(due)
 	}
 	return seq <= w.upTo
+}
+
+// retracts reports whether the watermark takes back its epoch's earlier ones.
+func (w watermark) retracts() bool { return w.upTo == 0 && w.due.IsZero() }
+
+// replaces reports whether an older watermark says nothing that this one does
+// not.
+func (w watermark) replaces(older watermark) bool {
+	if w.epoch != older.epoch {
+		return false
+	}
+	return w.retracts() || !older.retracts() && w.covers(older.due, older.upTo)
 }
 
 // leased reports whether the watermark says that a row was handed out.

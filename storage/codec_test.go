@@ -336,11 +336,15 @@ func merged(t *testing.T, g gen, key []byte, operands [][]byte) []byte {
 			}
 		}
 		noErr(t, err)
-		v, _, err := m.Finish(true)
+		v, _, err := m.Finish(from == 0)
 		noErr(t, err)
 		operands = slices.Concat(operands[:from], [][]byte{v}, operands[to:])
 	}
-	return operands[0]
+	m, err := newMerge(key, operands[0])
+	noErr(t, err)
+	v, _, err := m.Finish(true)
+	noErr(t, err)
+	return v
 }
 
 func TestMergingGivesTheSameHoweverCompactionsGroupIt(t *testing.T) {
@@ -355,7 +359,7 @@ func TestMergingGivesTheSameHoweverCompactionsGroupIt(t *testing.T) {
 				case prefixOpen:
 					operands = append(operands, appendCounter(nil, g.Int64N(100)-50))
 				case prefixLease:
-					w := watermark{epoch: delivery.Epoch(i / 2), due: milliTime(uint64(g.IntN(4))), upTo: delivery.Seq(g.IntN(6)), pos: delivery.Position(i)}
+					w := watermark{epoch: delivery.Epoch(i / 3), due: milliTime(uint64(g.IntN(3))), upTo: delivery.Seq(g.IntN(3)), pos: delivery.Position(i)}
 					operands = append(operands, appendWatermark([]byte{codecVersion}, w))
 				}
 			}
@@ -385,8 +389,23 @@ func TestOlderWatermarksStayWhileTheyReachFurther(t *testing.T) {
 			t.Errorf("row %d was leased by %d, want %d", seq, got, want)
 		}
 	}
-	if marks = joinWatermarks(marks, []watermark{mark(2, 120)}); len(marks) != 1 {
-		t.Errorf("passed watermarks stay: %+v", marks)
+	marks = joinWatermarks(marks, []watermark{mark(2, 120)})
+	if len(marks) != 2 || leasedBy(&delivery.Row{Seq: 100}, marks) != 2 {
+		t.Errorf("the second epoch goes on: %+v", marks)
+	}
+	// Taken back: what the first epoch handed out may still have been sent.
+	marks = joinWatermarks(marks, []watermark{{epoch: 2, pos: 2000}})
+	for seq, want := range map[delivery.Seq]delivery.Epoch{100: 1, 101: 0} {
+		if got := leasedBy(&delivery.Row{Seq: seq}, marks); got != want {
+			t.Errorf("after the retraction row %d was leased by %d, want %d", seq, got, want)
+		}
+	}
+	for e := range delivery.Epoch(100) {
+		marks = joinWatermarks(marks, []watermark{mark(3+e, 10)})
+		marks = joinWatermarks(marks, []watermark{mark(3+e, 20)})
+	}
+	if len(marks) != maxWatermarkEpochs {
+		t.Errorf("%d watermarks after a hundred epochs", len(marks))
 	}
 	// A retry that came in later at a due time that was passed already was not
 	// handed out.

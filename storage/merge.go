@@ -12,7 +12,7 @@ import (
 //
 //	T  timelines     entries are appended
 //	O  open counters differences are added
-//	L  watermarks    a newer one replaces those that it covers
+//	L  watermarks    a newer one replaces those of its epoch that it covers
 //
 // All three are associative. None returns an error for an operand that it cannot
 // read: an error would stop every compaction of the file for good. A damaged
@@ -79,9 +79,9 @@ func (m *sumMerge) Finish(bool) ([]byte, io.Closer, error) {
 	return appendCounter(nil, m.sum), nil, nil
 }
 
-// watermarkMerge keeps the watermarks that no later one covers. An older epoch's
-// stays as long as it reaches further: what stands between the two was handed
-// out by the older one only.
+// watermarkMerge keeps, of each epoch, the watermarks that no later one of the
+// same epoch covers. Those of older epochs stay: should the newer ones be taken
+// back, what the older handed out may still have been sent.
 type watermarkMerge struct{ marks []watermark }
 
 func (m *watermarkMerge) MergeNewer(value []byte) error {
@@ -100,20 +100,37 @@ func (m *watermarkMerge) MergeOlder(value []byte) error {
 	return nil
 }
 
-func (m *watermarkMerge) Finish(bool) ([]byte, io.Closer, error) {
+// Finish keeps a retraction only as long as there may be something before it.
+func (m *watermarkMerge) Finish(includesBase bool) ([]byte, io.Closer, error) {
 	b := []byte{codecVersion}
 	for _, w := range m.marks {
-		b = appendWatermark(b, w)
+		if !includesBase || !w.retracts() {
+			b = appendWatermark(b, w)
+		}
 	}
 	return b, nil, nil
 }
 
+// maxWatermarkEpochs bounds how many openings of the store one queue remembers
+// leases of. What was handed out before that, and never since, counts as not sent.
+const maxWatermarkEpochs = 16
+
 func joinWatermarks(older, newer []watermark) []watermark {
 	out := make([]watermark, 0, len(older)+len(newer))
 	for _, w := range older {
-		if !slices.ContainsFunc(newer, func(n watermark) bool { return n.covers(w.due, w.upTo) }) {
+		if !slices.ContainsFunc(newer, func(n watermark) bool { return n.replaces(w) }) {
 			out = append(out, w)
 		}
 	}
-	return append(out, newer...)
+	out = append(out, newer...)
+	// Epochs rise along the list: count them from its end.
+	epochs := 0
+	for i, w := range slices.Backward(out) {
+		if i == len(out)-1 || w.epoch != out[i+1].epoch {
+			if epochs++; epochs > maxWatermarkEpochs {
+				return slices.Delete(out, 0, i+1)
+			}
+		}
+	}
+	return out
 }

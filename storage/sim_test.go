@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -133,6 +134,20 @@ type simDelivery struct {
 	dead     bool
 }
 
+// simSpan names the rows that one watermark is about.
+type simSpan struct {
+	sub   delivery.SubscriberNum
+	place delivery.Place
+	which uint64
+}
+
+func spanOf(r *delivery.Row) simSpan {
+	return simSpan{r.Subscriber, r.Place, leaseSpan(r.Place, r.Lane, r.Key)}
+}
+
+// leasedBy is the epoch that a row was last handed out in.
+func (s *sim) leasedBy(r *delivery.Row) delivery.Epoch { return leasedBy(r, s.marks[spanOf(r)]) }
+
 // sim plays the scheduler with random decisions against a store and knows what
 // must come out. Every operation is durable before the next one begins.
 type sim struct {
@@ -141,6 +156,7 @@ type sim struct {
 	rng     *rand.Rand
 	all     []*simDelivery
 	blocked map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq
+	marks   map[simSpan][]watermark // all that were not taken back
 	gone    map[delivery.EventKey]bool
 	ids     []string
 	n       uint64
@@ -151,7 +167,8 @@ type sim struct {
 func newSim(b *bench, rec *recorder, seed uint64) *sim {
 	return &sim{
 		b: b, rec: rec, rng: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
-		blocked: map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq{}, gone: map[delivery.EventKey]bool{},
+		blocked: map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq{},
+		marks:   map[simSpan][]watermark{}, gone: map[delivery.EventKey]bool{},
 	}
 }
 
@@ -319,9 +336,9 @@ func (s *sim) outcome() {
 	if to == delivery.StateDelivered && row.Key != 0 {
 		m.Unblock = true
 	}
-	if row.LeasedBy != 0 && row.LeasedBy < s.b.Lease().Epoch && m.Attempt != nil {
+	if by := s.leasedBy(&row); by != 0 && by < s.b.Lease().Epoch && m.Attempt != nil {
 		m.Prior = &delivery.Attempt{
-			Number: row.Attempts + 1, Lease: delivery.Lease{Node: "n1", Epoch: row.LeasedBy},
+			Number: row.Attempts + 1, Lease: delivery.Lease{Node: "n1", Epoch: by},
 			Result: delivery.Result{Cause: delivery.CauseRecovered}, Outcome: delivery.Outcome{Class: delivery.ClassUnknown, Reason: delivery.ReasonRecovered},
 		}
 		m.Attempt.Number++
@@ -359,15 +376,12 @@ func (s *sim) moved(d *simDelivery, m *delivery.Moved, to delivery.State) {
 	}
 	if m.Unblock {
 		delete(keys, row.Key)
-		for _, o := range s.all { // the watermark of the key's parked rows is gone
-			if o.row != nil && o.row.Place == delivery.PlaceParked && o.row.Key == row.Key && o.row.Subscriber == row.Subscriber {
-				o.row.LeasedBy = 0
-			}
-		}
+		delete(s.marks, simSpan{row.Subscriber, delivery.PlaceParked, uint64(row.Key)})
 	}
 }
 
-// lease covers the rows up to a random one with a watermark.
+// lease covers the rows up to a random one with a watermark, or takes back what
+// was covered.
 func (s *sim) lease() {
 	d := s.pick(func(d *simDelivery) bool { return d.row != nil })
 	if d == nil {
@@ -377,19 +391,19 @@ func (s *sim) lease() {
 		Lease: s.b.Lease(), Subscriber: d.row.Subscriber, Place: d.row.Place, Lane: d.row.Lane, Key: d.row.Key,
 		Due: d.row.Due, UpTo: d.row.Seq,
 	}
+	back := s.rng.IntN(4) == 0
+	if back {
+		f.Due, f.UpTo = time.Time{}, 0
+	}
 	if !s.commit(f) {
 		return
 	}
-	for _, o := range s.all {
-		if o.row == nil || o.row.Subscriber != d.row.Subscriber || o.row.Place != d.row.Place {
-			continue
-		}
-		same := o.row.Place == delivery.PlaceRetry || o.row.Place == delivery.PlaceReady && o.row.Lane == d.row.Lane ||
-			o.row.Place == delivery.PlaceParked && o.row.Key == d.row.Key
-		if same && rowOrder(*o.row, *d.row) <= 0 {
-			o.row.LeasedBy = f.Lease.Epoch
-		}
+	span := spanOf(d.row)
+	if back {
+		s.marks[span] = slices.DeleteFunc(s.marks[span], func(w watermark) bool { return w.epoch == f.Lease.Epoch })
+		return
 	}
+	s.marks[span] = append(s.marks[span], watermark{f.Lease.Epoch, f.Due, f.UpTo, s.rec.last()})
 }
 
 func (s *sim) replay() {
@@ -475,6 +489,7 @@ func (s *sim) drop() {
 		}
 	}
 	delete(s.blocked, sub)
+	maps.DeleteFunc(s.marks, func(span simSpan, _ []watermark) bool { return span.sub == sub })
 }
 
 func rowOrder(a, b delivery.Row) int {
@@ -490,7 +505,9 @@ func (s *sim) check() {
 		var want []delivery.Row
 		for _, d := range s.all {
 			if d.row != nil && d.ref.Subscriber == sub {
-				want = append(want, *d.row)
+				row := *d.row
+				row.LeasedBy = s.leasedBy(&row)
+				want = append(want, row)
 			}
 		}
 		pending += len(want)
