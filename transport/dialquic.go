@@ -36,9 +36,12 @@ func newQUICDialer(t *Transport) *quicDialer {
 			HandshakeIdleTimeout: t.cfg.QUICHandshakeTimeout,
 			// Our own timeout comes first and closes properly.
 			MaxIdleTimeout: t.cfg.IdleTimeoutHTTP3 + 5*time.Second,
-			// No keep-alive: a path that is not used may go. The peer opens no
-			// streams of its own but the three that HTTP/3 has.
-			KeepAlivePeriod:    0,
+			// A receiver may think for longer than the idle timeout, of which the
+			// peer's can be shorter still; its answer must not be lost to
+			// silence. Idle connections are closed above, so that one or two
+			// packets is what this costs them.
+			KeepAlivePeriod: t.cfg.IdleTimeoutHTTP3 / 2,
+			// The peer opens no streams of its own but the three of HTTP/3.
 			MaxIncomingStreams: -1,
 			// Answers are small and cut at 16 KiB.
 			InitialStreamReceiveWindow:     64 << 10,

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -30,6 +32,12 @@ func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 	if err != nil {
 		w.unreserve()
 		return nil, &failure{err: err, local: err}
+	}
+	if req.Body != nil && ex.req.Open == nil {
+		// net/http sends headers and body in one write only if it knows the
+		// reader's type; otherwise it is two, with a TLS record each.
+		req.Body = io.NopCloser(bytes.NewReader(ex.req.Body))
+		ex.body.sent.Store(ex.req.Length)
 	}
 	before := w.gate.raw.received.Load()
 	w.gate.current.Store(ex)

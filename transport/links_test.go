@@ -287,8 +287,7 @@ func TestProxyThatHangsIsBoundedByTheDialTimeout(t *testing.T) {
 
 func TestEgressBindsItsSourceAddress(t *testing.T) {
 	source := netip.MustParseAddr("127.0.0.9")
-	var b *bundle
-	b = setup(t, func(c *Config) {
+	b := setup(t, func(c *Config) {
 		c.Egresses = map[string]Egress{"nine": {Guard: c.Guard, Source4: source}}
 	})
 	remote := make(chan string, 1)

@@ -75,5 +75,11 @@ func race[C, R any](
 			timer.Reset(stagger)
 		}
 	}
+	if len(errs) == 0 {
+		return none, errNoCandidate
+	}
 	return none, errors.Join(errs...)
 }
+
+// errNoCandidate is a race that nobody ran.
+var errNoCandidate = errors.New("there is no address to dial")

@@ -1,6 +1,9 @@
 package transport
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // close ends everything. New slots are refused and dials are cancelled at once,
 // idle connections are closed, and what is in flight may end until ctx does;
@@ -49,9 +52,9 @@ func (p *pool) failWaitersLocked() {
 
 func (p *pool) evictAllLocked(which func(*link) bool) {
 	for _, b := range p.buckets {
-		for i := len(b.links) - 1; i >= 0; i-- {
-			if which(b.links[i]) {
-				p.evictLocked(b.links[i], EvictShutdown)
+		for _, l := range slices.Backward(b.links) { // what is evicted moves only what was visited
+			if which(l) {
+				p.evictLocked(l, EvictShutdown)
 			}
 		}
 		p.forgetLocked(b)

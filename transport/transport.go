@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
@@ -49,9 +50,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, fmt.Errorf("transport config: %w", err)
 	}
 	t := &Transport{cfg: cfg, tls: store, egress: map[string]Egress{"": {Guard: cfg.Guard}}}
-	for name, e := range cfg.Egresses {
-		t.egress[name] = e
-	}
+	maps.Copy(t.egress, cfg.Egresses)
 	t.pool = newPool(&t.cfg, t.dial)
 	t.sockets = newSockets(&t.cfg)
 	t.tcp = newTCPDialer(t)
