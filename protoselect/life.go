@@ -185,9 +185,7 @@ func (s *Selector) dirtyBatch() (routes []delivery.Route, pins []delivery.Origin
 func (s *Selector) markDirty(routes []delivery.Route, pins []delivery.Origin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range routes {
-		s.dirty[r] = struct{}{}
-	}
+	s.dirtyLocked(routes)
 	for _, o := range pins {
 		s.dirtyPins[o] = struct{}{}
 	}

@@ -178,6 +178,10 @@ func (m *machine) restoreRoute(now time.Time, key string, value []byte) error {
 	for _, sa := range in.Alts {
 		m.restoreAlt(now, e, sa, in.Saved, elapsed)
 	}
+	e.prune(now)
+	if len(e.alts) == 0 && !e.distrust {
+		m.routes.Remove(r) // stale: the eviction hook has it deleted from disk as well
+	}
 	return nil
 }
 
@@ -206,13 +210,18 @@ func (m *machine) restoreAlt(now time.Time, e *routeMemory, in savedAlt, saved t
 	a.confirmed = in.Confirmed
 	a.srtt = sane(in.SRTT, time.Microsecond, maxRaceStagger)
 	a.wins, a.losses, a.answers, a.failures = in.Wins, in.Losses, in.Answers, in.Failures
-	if class := delivery.Broken(in.Class); in.Breakages > 0 && brokenBase(class) > 0 {
+	left := -elapsed
+	if !in.Until.IsZero() {
+		left = min(in.Until.Sub(saved)-elapsed, maxBroken)
+	}
+	// A breakage that nobody has looked into for a day longer than any backoff
+	// is history.
+	if class := delivery.Broken(in.Class); in.Breakages > 0 && brokenBase(class) > 0 && left > -maxBroken {
 		a.broken = breakage{
 			n: min(in.Breakages, maxShift), class: class, reason: in.Reason[:min(len(in.Reason), maxDetail)],
 			lasted: sane(in.Lasted, time.Second, maxBroken),
 		}
 		if !in.Until.IsZero() {
-			left := min(in.Until.Sub(saved)-elapsed, maxBroken)
 			a.broken.until = now.Add(max(left, 0))
 		}
 	}

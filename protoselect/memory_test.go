@@ -171,6 +171,71 @@ func TestForgottenRoutesAreForgottenOnDisk(t *testing.T) {
 	})
 }
 
+// TestStaleEntriesLeaveTheDisk: what has run out while the node was down is
+// deleted, not carried from restart to restart. The count of breakages of an
+// alternative that recovered shortly before is kept.
+func TestStaleEntriesLeaveTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMapMemory()
+		s, n := setup(t, Config{Memory: mem})
+		old, back := endpoint("old.example"), endpoint("back.example")
+		n.quic = func(context.Context, delivery.Alternative) error { return dialFailure(delivery.BrokenTimeout) }
+		for _, ep := range []delivery.Endpoint{old, back} {
+			advertise(s, ep.Route, `h3=":443"`)
+			mustDo(t, s, ep)
+		}
+		time.Sleep(time.Minute)
+		n.quic = nil
+		mustDo(t, s, back) // half-open: a handshake
+		synctest.Wait()
+		mustDo(t, s, back) // answered over HTTP/3, but only just
+		if err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s, _ = setup(t, Config{Memory: mem})
+		rows, _ := s.Get(back.Route.Origin)
+		if a := rows[0].Alternatives[0]; a.State != StateConfirmed || a.Breakages != 1 {
+			t.Errorf("alternative %+v", a)
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * day)
+		s, _ = setup(t, Config{Memory: mem})
+		time.Sleep(10 * time.Second)
+		if kv, _ := mem.snapshot(); len(kv) != 0 {
+			t.Errorf("still there: %v", kv)
+		}
+		if rows, _ := s.List("", 10); len(rows) != 0 {
+			t.Errorf("rows %+v", rows)
+		}
+	})
+}
+
+// TestUnsavedChangesAreBounded: a memory that cannot be written does not grow
+// the heap with every route that comes and goes.
+func TestUnsavedChangesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMapMemory()
+		s, _ := setup(t, Config{Memory: mem, MaxRoutes: 4})
+		mem.mu.Lock()
+		mem.fail = errors.New("disk full")
+		mem.mu.Unlock()
+		for i := range 1000 {
+			advertise(s, endpoint(fmt.Sprintf("h%d.example", i)).Route, `h3=":443"`)
+		}
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		if len(s.dirty) > 16 {
+			t.Errorf("%d routes wait to be saved", len(s.dirty))
+		}
+		s.mu.Unlock()
+		mem.mu.Lock()
+		mem.fail = nil
+		mem.mu.Unlock()
+	})
+}
+
 func TestFailedSaveIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := newMapMemory()
@@ -261,10 +326,9 @@ func TestWallClockJumpsAreHarmless(t *testing.T) {
 		advert, broken time.Duration
 		state          State
 	}{
-		"no jump":          {saved.Add(5 * time.Minute), 55 * time.Minute, 5 * time.Minute, StateBroken},
-		"a year back":      {saved.AddDate(-1, 0, 0), time.Hour, 10 * time.Minute, StateBroken},
-		"half an hour on":  {saved.Add(30 * time.Minute), 30 * time.Minute, 0, StateHalfOpen},
-		"a century onward": {saved.AddDate(100, 0, 0), -1, 0, StateUnknown},
+		"no jump":         {saved.Add(5 * time.Minute), 55 * time.Minute, 5 * time.Minute, StateBroken},
+		"a year back":     {saved.AddDate(-1, 0, 0), time.Hour, 10 * time.Minute, StateBroken},
+		"half an hour on": {saved.Add(30 * time.Minute), 30 * time.Minute, 0, StateHalfOpen},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -276,6 +340,9 @@ func TestWallClockJumpsAreHarmless(t *testing.T) {
 				t.Errorf("advert for %v", a.altSvc.expires.Sub(tt.now))
 			}
 		})
+	}
+	if a := restoreAt(t, saved.AddDate(100, 0, 0), saved, in); a != nil {
+		t.Errorf("a century later: %+v", a)
 	}
 	// Numbers from a damaged file are bounded.
 	in.AltSvc.Expires, in.Until, in.Breakages, in.SRTT, in.Lasted = saved.AddDate(50, 0, 0), saved.AddDate(50, 0, 0), 1<<30, 1<<60, 1<<60

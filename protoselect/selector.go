@@ -3,6 +3,7 @@ package protoselect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,13 +59,23 @@ func (s *Selector) unlock() {
 	out := s.m.out
 	s.m.out = reports{}
 	if s.cfg.Memory != nil {
-		for _, r := range out.dirty {
-			s.dirty[r] = struct{}{}
-		}
+		s.dirtyLocked(out.dirty)
 	}
 	s.mu.Unlock()
 	s.report(out)
 	s.wakeSaver()
+}
+
+// dirtyLocked notes routes that Memory has not got yet. While saving fails for
+// long, evicted routes could pile up without end; what is beyond the bound stays
+// on disk until it is stale there.
+func (s *Selector) dirtyLocked(routes []delivery.Route) {
+	for _, r := range routes {
+		if len(s.dirty) >= 4*s.cfg.MaxRoutes {
+			return
+		}
+		s.dirty[r] = struct{}{}
+	}
 }
 
 func (s *Selector) report(out reports) {
@@ -88,6 +99,7 @@ func (s *Selector) SetMode(m Mode) error {
 		return err
 	}
 	s.mu.Lock()
+	m.Origins = slices.Clone(m.Origins)
 	s.m.mode = m
 	s.m.policyGen++
 	s.unlock()

@@ -184,37 +184,39 @@ func (tl *timeline) routeOf(args map[string]string) delivery.Route {
 var planNames = map[planKind]string{planTCP: "tcp", planWarmFirst: "warm first, else race", planRace: "warm h3, else race", planH3Only: "h3 only"}
 
 func (tl *timeline) describe(r delivery.Route, p *plan) string {
-	s := fmt.Sprintf("%v: %s", p.state, planNames[p.kind])
+	var s strings.Builder
+	s.WriteString(fmt.Sprintf("%v: %s", p.state, planNames[p.kind]))
 	for _, c := range p.candidates() {
-		s += " " + c.key.String(r)
+		s.WriteString(" " + c.key.String(r))
 	}
 	if p.kind == planWarmFirst || p.kind == planRace {
-		s += fmt.Sprintf(" stagger=%v", p.stagger)
+		s.WriteString(fmt.Sprintf(" stagger=%v", p.stagger))
 	}
 	for _, flag := range []struct {
 		on   bool
 		name string
 	}{{p.warmH3, "warm-h3"}, {p.probe, "probe"}, {p.ask, "ask"}, {p.wait, "wait"}} {
 		if flag.on {
-			s += " " + flag.name
+			s.WriteString(" " + flag.name)
 		}
 	}
-	return s
+	return s.String()
 }
 
 func (tl *timeline) state(r delivery.Route) string {
 	row := tl.m.row(tl.m.memory(r), tl.now)
-	s := row.State.String()
+	var s strings.Builder
+	s.WriteString(row.State.String())
 	for _, a := range row.Alternatives {
-		s += fmt.Sprintf("; %s %v %v n=%d", a.Authority, a.State, a.Source, a.Breakages)
+		s.WriteString(fmt.Sprintf("; %s %v %v n=%d", a.Authority, a.State, a.Source, a.Breakages))
 		if !a.ExpiresAt.IsZero() {
-			s += fmt.Sprintf(" expires=%v", a.ExpiresAt.Sub(tl.start))
+			s.WriteString(fmt.Sprintf(" expires=%v", a.ExpiresAt.Sub(tl.start)))
 		}
 		if !a.BrokenUntil.IsZero() {
-			s += fmt.Sprintf(" until=%v", a.BrokenUntil.Sub(tl.start))
+			s.WriteString(fmt.Sprintf(" until=%v", a.BrokenUntil.Sub(tl.start)))
 		}
 	}
-	return s
+	return s.String()
 }
 
 func (tl *timeline) reports(out *strings.Builder) {
