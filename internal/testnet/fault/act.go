@@ -7,7 +7,11 @@ func actReset(x *exchange, f Fault) {
 	if !x.until(f) {
 		return
 	}
-	code := f.num("code")
+	x.resetWith(f.num("code"))
+}
+
+// resetWith ends the stream, and notes whether the code says "not processed".
+func (x *exchange) resetWith(code uint64) {
 	switch {
 	case x.proto == delivery.ProtocolHTTP3 && (code == h3RequestRejected || code == h3VersionFallback),
 		x.proto == delivery.ProtocolHTTP2 && code == h2RefusedStream:

@@ -113,7 +113,7 @@ func actResetAfterHeaders(x *exchange, f Fault) {
 		code = h2InternalError
 	}
 	if x.begin(1000) && x.data([]byte("begun")) == nil && x.pause(flight) {
-		x.reset(code)
+		x.resetWith(code)
 	}
 }
 

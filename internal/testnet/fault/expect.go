@@ -45,6 +45,9 @@ type Expect struct {
 	Lie bool
 	// Pool is what becomes of the connection.
 	Pool Fate
+	// Overtaken: QUIC may drop an answer for the reset that follows it, and then
+	// this is the class of the failure. It counts when Status is set.
+	Overtaken delivery.Sent
 	// Cut: the answer's body is not all that was announced, or too long to keep.
 	Cut bool
 	// Deadline: nothing but the sender's own deadline ends it.

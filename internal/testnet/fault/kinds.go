@@ -130,6 +130,11 @@ func (e Expect) withBody(n int) Expect {
 	return e
 }
 
+func (e Expect) lie(overtaken delivery.Sent) Expect {
+	e.Lie, e.Overtaken = true, overtaken
+	return e
+}
+
 func (e Expect) cut() Expect {
 	e.Cut = true
 	return e

@@ -79,8 +79,8 @@ func answerKinds() []Kind {
 			Cases: []Case{
 				{On: h1only, Want: answered.cut().fate(FateGone)},
 				{On: muxed, Want: answered.cut()},
-				{On: h3only, Params: "code=0x10b", Want: answered.cut()},
-				{On: h2only, Params: "code=7", Want: answered.cut()},
+				{On: h3only, Params: "code=0x10b", Want: answered.cut().lie(delivery.SentRefused)},
+				{On: h2only, Params: "code=7", Want: answered.cut().lie(delivery.SentAmbiguous)},
 			},
 		},
 		{

@@ -129,10 +129,12 @@ func streamKinds() []Kind {
 			}},
 			act: actNoise,
 			Cases: []Case{
-				{Params: "form=bytes", Want: ambiguous(1, FateAny, 0)},
-				{Params: "form=no-status", Want: ambiguous(1, FateAny, 0)},
-				{Params: "form=empty", Want: ambiguous(1, FateAny, 0)},
 				{On: h1only, Params: "form=bytes", Want: ambiguous(1, FateGone, 0)},
+				{On: h1only, Params: "form=no-status", Want: ambiguous(1, FateGone, 0)},
+				{On: h1only, Params: "form=empty", Want: ambiguous(1, FateGone, 0)},
+				{On: muxed, Params: "form=bytes", Want: ambiguous(1, FateAny, 0)},
+				{On: muxed, Params: "form=no-status", Want: ambiguous(1, FateAny, 0)},
+				{On: muxed, Params: "form=empty", Want: ambiguous(1, FateAny, 0)},
 			},
 		},
 	}
