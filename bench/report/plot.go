@@ -1,0 +1,146 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/dispatcher-engine/dispatcher/bench/stats"
+)
+
+const (
+	plotWidth  = 9 * vg.Inch
+	plotHeight = 3.6 * vg.Inch
+)
+
+// colours are told apart by people who see fewer of them (Okabe and Ito).
+var colours = []color.RGBA{
+	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
+	{0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x00, 0x00, 0x00, 0xff},
+}
+
+// svg draws the plot.
+func (p Plot) svg() (string, error) {
+	canvas := plot.New()
+	sans(canvas)
+	canvas.Title.Text, canvas.X.Label.Text, canvas.Y.Label.Text = p.Title, p.X, p.Y
+	canvas.Add(plotter.NewGrid())
+	canvas.Legend.Top = p.Kind != Steps // a distribution leaves its lower right corner free
+	var err error
+	if p.Kind == Bars {
+		err = p.bars(canvas)
+	} else {
+		err = p.lines(canvas)
+	}
+	if err != nil {
+		return "", fmt.Errorf("plot %q: %w", p.Title, err)
+	}
+	out := vgsvg.New(plotWidth, plotHeight)
+	canvas.Draw(draw.New(out))
+	var b bytes.Buffer
+	if _, err := out.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("plot %q: %w", p.Title, err)
+	}
+	return inlined(b.Bytes()), nil
+}
+
+// sans sets every text in the sans-serif face.
+func sans(p *plot.Plot) {
+	for _, f := range []*font.Font{
+		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font,
+	} {
+		f.Variant = "Sans"
+	}
+	p.Title.Padding = vg.Points(6)
+}
+
+// inlined cuts the prologue of an SVG file, and names fonts that browsers have
+// beside the one that the text was measured with.
+func inlined(file []byte) string {
+	if at := bytes.Index(file, []byte("<svg")); at > 0 {
+		file = file[at:]
+	}
+	file = bytes.ReplaceAll(file, []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
+	return string(bytes.TrimSpace(file))
+}
+
+func (p Plot) lines(canvas *plot.Plot) error {
+	lowest := math.Inf(1)
+	for i, s := range p.Series {
+		points := p.drawable(s.Points)
+		if len(points) == 0 {
+			continue
+		}
+		line, err := plotter.NewLine(points)
+		if err != nil {
+			return fmt.Errorf("series %q: %w", s.Name, err)
+		}
+		line.Color, line.Width = colours[i%len(colours)], vg.Points(1.4)
+		if p.Kind == Steps {
+			line.StepStyle = plotter.PostStep
+		}
+		canvas.Add(line)
+		canvas.Legend.Add(s.Name, line)
+		for _, at := range points {
+			lowest = min(lowest, at.X)
+		}
+	}
+	if p.Kind == Steps {
+		canvas.Y.Min, canvas.Y.Max = 0, 1
+	} else {
+		canvas.Y.Min = min(0, canvas.Y.Min)
+	}
+	if p.LogX && !math.IsInf(lowest, 1) && canvas.X.Max > lowest {
+		canvas.X.Scale = plot.LogScale{}
+		canvas.X.Tick.Marker = plot.LogTicks{Prec: -1}
+	}
+	return nil
+}
+
+// drawable drops what cannot be drawn: infinities, and what has no logarithm.
+func (p Plot) drawable(points []stats.Point) plotter.XYs {
+	out := make(plotter.XYs, 0, len(points))
+	for _, at := range points {
+		if math.IsNaN(at.X+at.Y) || math.IsInf(at.X+at.Y, 0) || p.LogX && at.X <= 0 {
+			continue
+		}
+		out = append(out, plotter.XY{X: at.X, Y: at.Y})
+	}
+	return out
+}
+
+func (p Plot) bars(canvas *plot.Plot) error {
+	if len(p.Labels) == 0 || len(p.Series) == 0 {
+		return nil
+	}
+	// A group takes three quarters of its label's share of the width.
+	width := plotWidth * 0.66 / vg.Length(len(p.Labels)*len(p.Series))
+	for i, s := range p.Series {
+		values := make(plotter.Values, len(p.Labels))
+		for k := range values {
+			if k < len(s.Points) && !math.IsNaN(s.Points[k].Y) && !math.IsInf(s.Points[k].Y, 0) {
+				values[k] = s.Points[k].Y
+			}
+		}
+		bars, err := plotter.NewBarChart(values, width)
+		if err != nil {
+			return fmt.Errorf("series %q: %w", s.Name, err)
+		}
+		bars.Color, bars.LineStyle.Width = colours[i%len(colours)], 0
+		bars.Offset = width * (vg.Length(i) - vg.Length(len(p.Series)-1)/2)
+		canvas.Add(bars)
+		canvas.Legend.Add(s.Name, bars)
+	}
+	canvas.NominalX(p.Labels...)
+	canvas.Y.Min = min(0, canvas.Y.Min)
+	return nil
+}
