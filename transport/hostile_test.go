@@ -143,6 +143,7 @@ func TestBodyJustAboveTheExcerptKeepsTheConnection(t *testing.T) {
 // lock is held, and still the deadline is kept.
 func TestStalledPeerDoesNotHoldTheCaller(t *testing.T) {
 	b := setup(t)
+	leave := make(chan struct{})
 	peer := serveRawTCP(t, func(_ *rawTCP, conn net.Conn, _ int64) {
 		if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 			return
@@ -158,11 +159,12 @@ func TestStalledPeerDoesNotHoldTheCaller(t *testing.T) {
 			}
 			if f, ok := f.(*http2.DataFrame); ok {
 				p.answer(f.StreamID, false, ":status", "200")
-				_, _ = io.Copy(io.Discard, neverReads{}) // until the test ends
+				<-leave
 				return
 			}
 		}
 	}, protoHTTP2)
+	t.Cleanup(func() { close(leave) })
 	ep := endpoint(peer.port)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -185,12 +187,6 @@ func TestStalledPeerDoesNotHoldTheCaller(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-// neverReads ends at once: the peer's goroutine then waits for the test to close
-// the connection.
-type neverReads struct{}
-
-func (neverReads) Read([]byte) (int, error) { return 0, io.EOF }
 
 // TestPeerThatChangesProtocolIsLetGo: 101 is an answer, and its connection is not
 // HTTP any more.
