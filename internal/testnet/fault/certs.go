@@ -46,9 +46,6 @@ func newCertificates(c *Config) (certificates, error) {
 	return out, nil
 }
 
-// errAlert makes crypto/tls send internal_error.
-var errAlert = errors.New("the handshake is to fail")
-
 // tlsConfig returns the configuration of one socket. Each handshake asks for its
 // fault; one that has a fault does not resume a session, which would hide the
 // certificate.
@@ -56,12 +53,8 @@ func (s *Server) tlsConfig(n network, protocols ...string) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{s.certs.good}, NextProtos: protocols,
 	}
-	names := []string{"wrong-alpn", "expired-certificate", "wrong-name-certificate", "client-certificate"}
-	if n == overUDP {
-		names = append(names, "tls-alert")
-	}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		f, ok := s.decideEarly(atHello, n, names...)
+		f, ok := s.decideEarly(atHello, n, "wrong-alpn", "expired-certificate", "wrong-name-certificate", "client-certificate")
 		if !ok {
 			return nil, nil
 		}
@@ -77,8 +70,6 @@ func (s *Server) tlsConfig(n network, protocols ...string) *tls.Config {
 			bad.Certificates = []tls.Certificate{s.certs.wrongName}
 		case "client-certificate":
 			bad.ClientAuth = tls.RequireAnyClientCert
-		case "tls-alert":
-			return nil, errAlert
 		}
 		return bad, nil
 	}

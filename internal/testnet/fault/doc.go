@@ -12,13 +12,13 @@
 //
 // # When a fault acts
 //
-//	                 ┌ packet ── accept ── hello ── handshake ─┐ one decision for a connection
-//	client ──────────┤                                         ├───────────► decide
-//	                 └ reuse ─── request ──── answer ── idle ──┘ one for a request
+//	          ┌ packet ──── hello ──── handshake ─┐ one decision for a connection
+//	client ───┤                                   ├──────────────► decide
+//	          └ reuse ───── request ────── idle ──┘ one for a request
 //
 //	 UDP socket ─► hub ─► generation (quic.Transport) ─► h3 ─┐
-//	               │ swallows, answers with a version         ├─► exchange ─► fault, or
-//	               │ negotiation, forgets a generation        │               the healthy answer
+//	               │ swallows, refuses, negotiates            ├─► exchange ─► fault, or
+//	               │ versions, forgets a generation           │               the healthy answer
 //	 TCP socket ─► conn ─► TLS ─► h2 (frames), h1 ────────────┘                   │
 //	                                                                            Tally
 //

@@ -24,16 +24,6 @@ const (
 	frameGoAway   = 0x7
 )
 
-var errRefused = errors.New("the connection is to be refused")
-
-// admit is asked for each QUIC connection after its first packet.
-func (s *Server) admit(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-	if _, ok := s.decideEarly(atAccept, overUDP, "connection-refused"); ok {
-		return ctx, errRefused
-	}
-	return ctx, nil
-}
-
 // quicConfig is asked for each QUIC connection.
 func (s *Server) quicConfig(*quic.ClientInfo) (*quic.Config, error) {
 	c := &quic.Config{

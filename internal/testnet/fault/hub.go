@@ -69,7 +69,7 @@ func (h *hub) run() error {
 func (h *hub) start(number uint16) (*generation, error) {
 	g := &generation{number: number, pipe: newPipe(h.socket)}
 	g.transport = &quic.Transport{
-		Conn: g.pipe, ConnectionIDGenerator: taggedIDs(number), StatelessResetKey: &h.key, ConnContext: h.s.admit,
+		Conn: g.pipe, ConnectionIDGenerator: taggedIDs(number), StatelessResetKey: &h.key,
 	}
 	var err error
 	config := &quic.Config{GetConfigForClient: h.s.quicConfig}
@@ -143,16 +143,14 @@ func (h *hub) rememberLocked(head packetHead, p packet) {
 func (h *hub) refuses(head packetHead, from net.Addr) bool {
 	id := string(head.to)
 	h.mu.Lock()
-	dropped, known := h.initial[id]
+	verdict, known := h.initial[id]
 	h.mu.Unlock()
 	if known {
-		return dropped
+		return verdict
 	}
-	if _, dropped = h.s.decideEarly(atPacket, overUDP, "black-hole"); !dropped {
-		if _, ok := h.s.decideEarly(atPacket, overUDP, "version-negotiation"); ok {
-			dropped = true
-			_, _ = h.socket.WriteTo(head.versionNegotiation(), from) // like any datagram, it may be lost
-		}
+	f, dropped := h.s.decideEarly(atPacket, overUDP, "black-hole", "version-negotiation", "connection-refused", "tls-alert")
+	if dropped {
+		h.send(head.reply(f), from)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,6 +159,31 @@ func (h *hub) refuses(head packetHead, from net.Addr) bool {
 	}
 	h.initial[id] = dropped
 	return dropped
+}
+
+// reply is what the first packet of a connection gets instead of a handshake;
+// nil = nothing.
+func (h packetHead) reply(f Fault) []byte {
+	code := uint64(quicConnectionRefused)
+	switch f.kind.Name {
+	case "black-hole":
+		return nil
+	case "version-negotiation":
+		return h.versionNegotiation()
+	case "tls-alert":
+		code = quicCryptoError + f.num("alert")&0xff
+	}
+	packet, err := h.refusal(code)
+	if err != nil {
+		return nil // silence is a failure, too
+	}
+	return packet
+}
+
+func (h *hub) send(p []byte, to net.Addr) {
+	if p != nil {
+		_, _ = h.socket.WriteTo(p, to) // like any datagram, it may be lost
+	}
 }
 
 // forget begins a new generation. The old one's connections are gone without a

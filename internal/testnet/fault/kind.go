@@ -66,8 +66,7 @@ type point uint8
 
 const (
 	atRequest   point = iota // a request's headers are in
-	atPacket                 // the first QUIC packet of a connection
-	atAccept                 // a TCP connection was accepted; QUIC: the Initial was read
+	atPacket                 // a connection's first packet came; TCP: it was accepted
 	atHello                  // a TLS ClientHello came
 	atHandshake              // the handshake is complete
 	atReuse                  // HTTP/1.1: before a further request is read

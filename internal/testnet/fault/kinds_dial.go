@@ -7,7 +7,7 @@ func dialKinds() []Kind {
 	return []Kind{
 		{
 			Name: "black-hole", Doc: "silence: UDP is swallowed, TCP accepted and never answered", Protocols: all,
-			Params: []Param{overParam()}, at: blackHolePoint,
+			Params: []Param{overParam()}, at: always(atPacket),
 			Cases: []Case{
 				{On: tcp, Want: noConnection},
 				{On: h3only, Want: never(delivery.BrokenTimeout)},
@@ -23,7 +23,7 @@ func dialKinds() []Kind {
 		},
 		{
 			Name: "connection-refused", Doc: "TCP is reset once accepted, QUIC answers CONNECTION_REFUSED", Protocols: all,
-			Params: []Param{overParam()}, at: always(atAccept),
+			Params: []Param{overParam()}, at: always(atPacket),
 			Cases: []Case{
 				{On: tcp, Want: noConnection},
 				{On: h3only, Want: never(delivery.BrokenExplicit)},
@@ -59,12 +59,13 @@ func dialKinds() []Kind {
 			},
 		},
 		{
-			Name: "tls-alert", Doc: "the handshake is ended by an alert; over QUIC that is internal_error always", Protocols: all,
-			Params: []Param{overParam(), {Name: "alert", Doc: "number of the alert over TCP", Default: "80"}}, at: tlsAlertPoint,
+			Name: "tls-alert", Doc: "the handshake is ended by an alert (QUIC: 0x100 and its number)", Protocols: all,
+			Params: []Param{overParam(), {Name: "alert", Doc: "its number", Default: "80"}}, at: always(atPacket),
 			Cases: []Case{
 				{On: tcp, Want: noConnection},
 				{On: tcp, Params: "alert=40", Want: noConnection},
 				{On: h3only, Want: never(delivery.BrokenExplicit)},
+				{On: h3only, Params: "alert=40", Want: never(delivery.BrokenExplicit)},
 			},
 		},
 		{
@@ -74,11 +75,6 @@ func dialKinds() []Kind {
 		},
 	}
 }
-
-// Both networks have a moment of their own for these: a point each would be two
-// decisions, so the one that the other network does not have is used.
-func blackHolePoint(Fault) point { return atPacket }
-func tlsAlertPoint(Fault) point  { return atHello }
 
 // resetKinds are the ends of a stream and of a connection.
 func resetKinds() []Kind {

@@ -228,7 +228,7 @@ func TestHandshakesFailAsTold(t *testing.T) {
 		"connection-refused":     "reset",
 	} {
 		t.Run(spec, func(t *testing.T) {
-			b := start(t, nil, spec+map[bool]string{true: ",times=1", false: ":times=1"}[strings.Contains(spec, ":")])
+			b := start(t, nil, once(spec))
 			if err := dial(b); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}
@@ -237,6 +237,14 @@ func TestHandshakesFailAsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// once lets a fault act a single time.
+func once(spec string) string {
+	if strings.Contains(spec, ":") {
+		return spec + ",times=1"
+	}
+	return spec + ":times=1"
 }
 
 func TestAFaultOnOneSocketLeavesTheOtherAlone(t *testing.T) {

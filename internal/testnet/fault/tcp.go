@@ -161,26 +161,27 @@ func (s *Server) serveTCP(c *tcpConn) {
 
 // failEarly lets a connection fail before TLS, and reports whether it did.
 func (s *Server) failEarly(c *tcpConn) bool {
-	if _, ok := s.decideEarly(atPacket, overTCP, "black-hole"); ok {
-		c.swallow()
-		return true
+	names := []string{"black-hole", "connection-refused"}
+	if s.secure() {
+		names = append(names, "tls-alert")
 	}
-	if _, ok := s.decideEarly(atAccept, overTCP, "connection-refused"); ok {
-		c.closeNow("rst", 0)
-		return true
-	}
-	if !s.secure() {
+	f, ok := s.decideEarly(atPacket, overTCP, names...)
+	if !ok {
 		return false
 	}
-	if f, ok := s.decideEarly(atHello, overTCP, "tls-alert"); ok {
+	switch f.kind.Name {
+	case "black-hole":
+		c.swallow()
+	case "connection-refused":
+		c.closeNow("rst", 0)
+	case "tls-alert":
 		if c.peek() {
 			// A fatal alert in a record of its own (RFC 8446 section 6).
 			_, _ = c.Write([]byte{21, 3, 3, 0, 2, 2, byte(f.num("alert"))})
 		}
 		c.lastWords()
-		return true
 	}
-	return false
+	return true
 }
 
 // tcpTLS is what ALPN offers. HTTP/2 is left out when faults of HTTP/1.1 are
