@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/dispatcher-engine/dispatcher/internal/payloads"
 	"github.com/dispatcher-engine/dispatcher/internal/testnet"
 )
@@ -115,6 +117,10 @@ func (d *Demo) Run(ctx context.Context) (Report, error) {
 // syncs of the store.
 const publishers = 16
 
+// eventsPerSecond lets a person see what happens, and lets receivers advertise
+// HTTP/3 before the last event is out.
+const eventsPerSecond = 150
+
 // publish sends every event with a request of its own, payload bytes unchanged.
 func (d *Demo) publish(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -130,7 +136,8 @@ func (d *Demo) publish(ctx context.Context) error {
 			}
 		})
 	}
-	for i := 0; i < d.config.Events && ctx.Err() == nil; i++ {
+	pace := rate.NewLimiter(eventsPerSecond, 1)
+	for i := 0; i < d.config.Events && pace.Wait(ctx) == nil; i++ {
 		work <- i
 	}
 	close(work)
