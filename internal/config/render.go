@@ -1,0 +1,110 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Setting is one setting as config print shows it.
+type Setting struct {
+	Path   string   `json:"path"`
+	Values []string `json:"values"` // one, unless it is a list; *** for a secret
+	List   bool     `json:"list,omitempty"`
+	Origin string   `json:"origin"`
+}
+
+// Settings returns every setting with the place it was set at. Secrets are
+// masked.
+func (c *Config) Settings() []Setting {
+	fields := c.fields()
+	out := make([]Setting, len(fields))
+	for i, f := range fields {
+		out[i] = Setting{f.path, f.display(), f.value.isList(), c.origins[f.path].String()}
+	}
+	return out
+}
+
+// Print writes every setting as YAML, with the place it was set at as a
+// comment. Secrets are masked, so what it writes is to be read, not to be used.
+func (c *Config) Print(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	section := ""
+	for _, f := range c.fields() {
+		indent := ""
+		if s := f.section(); s != "" {
+			indent = "  "
+			if s != section {
+				fmt.Fprintf(b, "%s:\n", s)
+				section = s
+			}
+		}
+		line := indent + f.key() + ": " + yamlTexts(f.display(), f.value.isList())
+		fmt.Fprintf(b, "%-48s # %v\n", line, c.origins[f.path])
+	}
+	return b.Flush()
+}
+
+// Example writes a configuration file with every setting: what it does, its
+// names elsewhere, and, commented out, its default.
+func Example(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	b.WriteString(exampleHead)
+	section := ""
+	for _, f := range Default().fields() {
+		indent := ""
+		if s := f.section(); s != "" {
+			indent = "  "
+			if s != section {
+				b.WriteString("\n")
+				writeComment(b, "", sections[s])
+				fmt.Fprintf(b, "%s:\n", s)
+				section = s
+			}
+		} else {
+			b.WriteString("\n")
+		}
+		writeComment(b, indent, f.doc)
+		writeComment(b, indent, f.env()+", --"+f.flag())
+		fmt.Fprintf(b, "%s#%s: %s\n", indent, f.key(), yamlTexts(f.value.texts(), f.value.isList()))
+	}
+	return b.Flush()
+}
+
+const exampleHead = `# Configuration of dispatcher. Every setting is here, commented out, with its
+# default; uncomment what you want to change.
+#
+# Flags win over the environment, that over this file. Unknown keys are errors.
+# Durations: 500ms, 15s, 5m, 24h, 7d. Sizes: 64KiB, 25MiB, 1GiB. Lists: [a, b],
+# in a variable or a flag a,b. A secret may be given as the name of a file that
+# holds it: api_token_file, DISPATCHER_API_TOKEN_FILE.
+#
+# dispatcher config check says whether a file is right, dispatcher config print
+# what is in force and where each value comes from.
+`
+
+func writeComment(b *bufio.Writer, indent, text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(b, "%s# %s\n", indent, line)
+	}
+}
+
+// plain are texts that need no quotes in YAML, wherever they stand.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./%+=-]*(:[A-Za-z0-9_./%+=-]+)*$`)
+
+func yamlTexts(texts []string, isList bool) string {
+	quoted := make([]string, len(texts))
+	for i, t := range texts {
+		quoted[i] = t
+		if !plain.MatchString(t) {
+			quoted[i] = strconv.Quote(t)
+		}
+	}
+	if isList {
+		return "[" + strings.Join(quoted, ", ") + "]"
+	}
+	return quoted[0]
+}
