@@ -52,11 +52,20 @@ const (
 	batchEarly             // done came first
 )
 
+// errLostBefore is why an outcome is not even handed over.
+var errLostBefore = errors.New("an earlier outcome is not committed yet")
+
 // commitLocked hands the batch over, if there is anything in it. A queue that
 // is closed may refuse it inside Commit, where the actor's lock is held; such a
 // batch is finished by a goroutine of its own.
 func (a *actor) commitLocked(b *batch) {
 	if len(b.facts) == 0 {
+		return
+	}
+	if a.reset {
+		// An earlier outcome is lost. This one must not become durable before it:
+		// rows of a key would change places.
+		b.failedLocked(errLostBefore)
 		return
 	}
 	a.outstanding++
@@ -128,10 +137,10 @@ func (b *batch) durableLocked() {
 // be applied, or came too late for its lease), a little later.
 func (b *batch) failedLocked(err error) {
 	a := b.a
-	a.reset = true
-	if !a.s.stalled.Load() {
+	if !a.reset && !a.s.stalled.Load() {
 		a.rereadLaterLocked(err)
 	}
+	a.reset = true
 	for _, it := range b.settled {
 		it.leave()
 		it.free()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +42,7 @@ type fakeQueue struct {
 	dead     bool
 	failing  error // commits and reads fail with it
 	poison   func(delivery.Fact) error
+	opened   delivery.Epoch // when this process began
 	handed   map[ref]bool // final outcomes handed to Commit, durable or not
 	reads    int
 	commits  int
@@ -60,7 +62,7 @@ type pendingCommit struct {
 
 func newFakeQueue(t testing.TB) *fakeQueue {
 	q := &fakeQueue{
-		t: t, delay: time.Millisecond, sync: time.Millisecond, lease: delivery.Lease{Node: "n1", Epoch: 1},
+		t: t, delay: time.Millisecond, sync: time.Millisecond, lease: delivery.Lease{Node: "n1", Epoch: 1}, opened: 1,
 		handed: map[ref]bool{}, state: newQueueState(t), poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	go q.commitLoop()
@@ -78,6 +80,7 @@ func (q *fakeQueue) crash() *fakeQueue {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	next.lease.Epoch = q.lease.Epoch + 1
+	next.opened = next.lease.Epoch
 	next.pos = q.pos + 1000 // positions are never reused
 	next.state.replayed = true
 	for _, l := range q.log[:q.durable] {
@@ -422,7 +425,7 @@ func (q *fakeQueue) Health(sub delivery.SubscriberNum) (delivery.Health, bool, e
 }
 
 // durablyLeased reports whether a delivery's row would be found as leased in
-// this epoch if the node died now.
+// this process if the node died now.
 func (q *fakeQueue) durablyLeased(event delivery.EventKey, sub delivery.SubscriberNum) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -435,7 +438,7 @@ func (q *fakeQueue) durablyLeased(event delivery.EventKey, sub delivery.Subscrib
 		}
 	}
 	row, ok := state.find(event, sub)
-	return ok && state.leasedBy(row) == q.lease.Epoch
+	return ok && state.leasedBy(row) >= q.opened
 }
 
 // earlierOfKey finds a delivery of the same key that stands before one that is
@@ -462,8 +465,52 @@ func (q *fakeQueue) earlierOfKey(event delivery.EventKey, sub delivery.Subscribe
 	return delivery.Row{}, false
 }
 
+// history shows what happened to one key of a subscriber.
+func (q *fakeQueue) history(sub delivery.SubscriberNum, key delivery.KeyHash) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out strings.Builder
+	for _, l := range q.log {
+		switch f := l.fact.(type) {
+		case *delivery.Published:
+			for _, t := range f.Targets {
+				if t.Subscriber == sub && t.Key == key {
+					fmt.Fprintf(&out, "%6d published %s leased %v due %v\n", l.pos, f.Event.ID, t.Leased, !t.Due.IsZero())
+				}
+			}
+		case *delivery.Replayed:
+			if f.Subscriber == sub && f.Key == key {
+				fmt.Fprintf(&out, "%6d replayed %s\n", l.pos, q.state.events[f.Event].ID)
+			}
+		case *delivery.Leased:
+			if f.Subscriber == sub {
+				fmt.Fprintf(&out, "%6d leased place %d key %v up to %d epoch %d\n", l.pos, f.Place, f.Key == key, f.UpTo, f.Lease.Epoch)
+			}
+		case *delivery.Moved:
+			if f.Row.Subscriber == sub && f.Row.Key == key {
+				fmt.Fprintf(&out, "%6d moved %s place %d seq %d first %d next %d %s block %v unblock %v epoch %d at %s\n", l.pos, q.state.events[f.Row.Event].ID,
+					f.Row.Place, f.Row.Seq, f.Row.First, f.Next, f.Reason, f.Block, f.Unblock, f.Lease.Epoch, f.At.Format("05.000"))
+			}
+		case *delivery.HealthChanged:
+			if f.Subscriber == sub {
+				fmt.Fprintf(&out, "%6d health %s\n", l.pos, f.Health.Breaker)
+			}
+		}
+	}
+	return out.String()
+}
+
 func (q *fakeQueue) setFailing(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.failing = err
+}
+
+// reopen makes a failed queue ready: with a new lease, so that nothing that was
+// decided before can come in after something that was refused.
+func (q *fakeQueue) reopen() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failing = nil
+	q.lease.Epoch++
 }

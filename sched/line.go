@@ -145,8 +145,8 @@ func (a *actor) headFailedLocked(ln *line, it *item, b *batch) {
 }
 
 // headDoneLocked: the owner is finished. It reports whether its fact is to
-// unblock the key.
-func (a *actor) headDoneLocked(ln *line, b *batch) (unblock bool) {
+// unblock the key. mayPark allows other rows' facts in the same commit.
+func (a *actor) headDoneLocked(ln *line, b *batch, mayPark bool) (unblock bool) {
 	ln.owner = nil
 	unblock = ln.stale
 	ln.stale = false
@@ -157,7 +157,7 @@ func (a *actor) headDoneLocked(ln *line, b *batch) (unblock bool) {
 			ln.blocked, unblock = false, true
 			a.unblockedLocked(ln)
 		}
-	} else if a.crowdedLocked(ln) {
+	} else if mayPark && a.crowdedLocked(ln) {
 		a.demoteLocked(ln, b)
 	}
 	a.nextOfLineLocked(ln)

@@ -164,7 +164,7 @@ func (p *propertyRun) answerRandomly(c call) delivery.Result {
 func (p *propertyRun) stall() {
 	p.q.setFailing(fmt.Errorf("disk: %w", delivery.ErrNotReady))
 	time.Sleep(time.Duration(p.rnd.IntN(200)) * time.Millisecond)
-	p.q.setFailing(nil)
+	p.q.reopen()
 	p.s.Resume()
 }
 

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -17,11 +18,17 @@ type conclusion struct {
 // in one commit. It returns the actor's next row if the worker may go on with
 // it.
 func (s *Scheduler) conclude(a *actor, it *item, c conclusion) *item {
+	var unread error
 	if it.row.Key != 0 && c.final() {
-		a.peekParked(it)
+		unread = a.peekParked(it)
 	}
 	sl := it.slot
 	a.mu.Lock()
+	if unread != nil {
+		// What becomes of the key is found out when the queue can be read.
+		a.rereadLaterLocked(unread)
+		a.reset = true
+	}
 	b := a.newBatch()
 	if a.forgotten {
 		c.disposition = disposition{next: delivery.NextCanceled, reason: delivery.ReasonSubscriberDeleted}
@@ -58,24 +65,25 @@ func (s *Scheduler) mayGoOn(a *actor, sl *slot) bool {
 // peekParked finds out whether anything is parked behind a row that is about to
 // finish. Only this row's end makes parked rows go, so what is read stays true
 // but for rows that are parked meanwhile.
-func (a *actor) peekParked(it *item) {
+func (a *actor) peekParked(it *item) error {
 	a.mu.Lock()
 	ln := a.lines[it.row.Key]
 	if ln == nil || !ln.blocked || !ln.parked || ln.waiters.n > 0 || ln.parking > 0 {
 		a.unlock()
-		return
+		return nil
 	}
 	after, parks, known := ln.after, ln.parks, a.knownLocked(delivery.PlaceParked)
 	a.unlock()
 	rows, err := a.s.queue.Parked(a.num, it.row.Key, after, 1+len(known))
 	if err != nil {
-		return // it counts as "there may be": the read that follows finds out
+		return fmt.Errorf("parked rows: %w", err)
 	}
 	a.mu.Lock()
 	if len(rows) <= len(known) && len(without(rows, known)) == 0 && ln.parks == parks {
 		ln.parked = false
 	}
 	a.unlock()
+	return nil
 }
 
 // moveLocked makes the fact that says what becomes of a row, and keeps its key
@@ -107,7 +115,8 @@ func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
 	if it.row.Key != 0 {
 		ln := a.lineLocked(it.row.Key)
 		if c.final() {
-			m.Unblock = a.headDoneLocked(ln, b)
+			// A dead letter may be more than the queue can hold; it fails alone.
+			m.Unblock = a.headDoneLocked(ln, b, m.Next != delivery.NextDead)
 		} else {
 			m.Block = true
 			a.headFailedLocked(ln, it, b)

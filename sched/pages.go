@@ -237,7 +237,7 @@ func (a *actor) leaseLocked(rows []delivery.Row, lease *delivery.Leased, release
 	wall := a.s.wall()
 	for _, row := range rows {
 		it := newItem(row, wall)
-		it.prior = row.LeasedBy > 0 && row.LeasedBy < lease.Lease.Epoch
+		it.prior = a.s.mayHaveBeenSent(row)
 		if row.Place == delivery.PlaceRetry && row.Attempts == 0 && !it.prior && row.Due.After(row.EnteredAt) {
 			it.row.EnteredAt = row.Due // deliver_at: its age counts from then
 		}
@@ -246,6 +246,11 @@ func (a *actor) leaseLocked(rows []delivery.Row, lease *delivery.Leased, release
 		b.leased = append(b.leased, it)
 	}
 	a.commitLocked(b)
+}
+
+// mayHaveBeenSent reports whether a node that died had a row in hand.
+func (s *Scheduler) mayHaveBeenSent(row delivery.Row) bool {
+	return row.LeasedBy > 0 && row.LeasedBy < s.epoch
 }
 
 func newItem(row delivery.Row, wall time.Time) *item {

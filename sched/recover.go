@@ -82,14 +82,20 @@ func (a *actor) resetJobLocked() job {
 		always: true,
 		read: func() error {
 			again = nil
-			for _, l := range lost {
+			for i, l := range lost {
 				stands, err := a.stillStands(l.fact)
 				if err != nil {
 					return err
 				}
-				if stands {
-					again = append(again, l)
+				if !stands {
+					continue
 				}
+				if m, ok := l.fact.(*delivery.Moved); ok && m.Row.Key != 0 && m.Next != delivery.NextRetry {
+					if m.Unblock, err = a.unblocksKey(m, lost[i+1:], lost); err != nil {
+						return err
+					}
+				}
+				again = append(again, l)
 			}
 			return nil
 		},
@@ -118,6 +124,37 @@ func (a *actor) stillStands(f delivery.Fact) (bool, error) {
 		return false, fmt.Errorf("row of a lost outcome: %w", err)
 	}
 	return len(rows) == 1 && rows[0].Seq == m.Row.Seq, nil
+}
+
+// unblocksKey finds out anew whether the end of a row unblocks its key: it is
+// the last that is known to have happened to the key, nothing is parked, and
+// the key was not blocked by another head since.
+func (a *actor) unblocksKey(m *delivery.Moved, later, lost []lostFact) (bool, error) {
+	for _, l := range later {
+		if o, ok := l.fact.(*delivery.Moved); ok && o.Row.Key == m.Row.Key {
+			return false, nil
+		}
+	}
+	first, blocked, err := a.s.queue.Blocked(a.num, m.Row.Key)
+	if err != nil || !blocked {
+		return false, err
+	}
+	known := map[delivery.Seq]struct{}{}
+	for _, l := range lost {
+		if o, ok := l.fact.(*delivery.Moved); ok && o.Row.Place == delivery.PlaceParked {
+			known[o.Row.Seq] = struct{}{}
+		}
+	}
+	parked, err := a.s.queue.Parked(a.num, m.Row.Key, 0, len(known)+1)
+	if err != nil || len(without(parked, known)) > 0 {
+		return false, err
+	}
+	if first == m.Row.First {
+		return true, nil
+	}
+	heads := map[delivery.KeyHash]head{m.Row.Key: {first: first}}
+	err = a.s.findHeads(a.num, heads)
+	return heads[m.Row.Key].where == headGone, err
 }
 
 // resetLocked commits what was lost, each for itself, and makes the actor a

@@ -281,6 +281,7 @@ type fakeSender struct {
 	perSub   map[delivery.SubscriberNum]int
 	most     int // attempts in flight at once
 	now      int
+	once     sync.Once
 	lax      bool // skip the check of leases, which is slow
 }
 
@@ -320,6 +321,7 @@ func (f *fakeSender) Send(ctx context.Context, sub *delivery.Subscriber, event *
 	if r, found := q.earlierOfKey(event.Key, sub.Num); found && !q.isDead() {
 		f.t.Errorf("subscriber %d: event %s was sent while %s of its key is not finished (place %d, first %d)",
 			sub.Num, event.ID, q.idOf(r.Event), r.Place, r.First)
+		f.once.Do(func() { f.t.Log(q.history(sub.Num, r.Key)) })
 	}
 	f.mu.Lock()
 	answer := f.answer

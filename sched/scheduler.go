@@ -33,6 +33,10 @@ type Scheduler struct {
 	actors   *registry
 	loader   *loader
 	payloads budget
+	// epoch is the first of this process: what was leased in an earlier one may
+	// have been sent by a node that died. Later ones are the queue's, opened again
+	// under the same scheduler, which knows what it sent.
+	epoch delivery.Epoch
 
 	rows        atomic.Int64 // rows in windows, over all actors
 	inMemory    atomic.Int64 // actors in memory
@@ -63,7 +67,7 @@ func New(queue Queue, dir Directory, sender Sender, cfg Config) (*Scheduler, err
 	}
 	s := &Scheduler{
 		cfg: cfg, queue: queue, dir: dir, sender: sender, log: cfg.Logger,
-		actors: newRegistry(), payloads: budget{most: cfg.PayloadBytes},
+		actors: newRegistry(), payloads: budget{most: cfg.PayloadBytes}, epoch: queue.Lease().Epoch,
 	}
 	s.settled = make(chan struct{}, 1)
 	s.obs = &s.cfg.Observer

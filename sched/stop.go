@@ -40,9 +40,7 @@ func (s *Scheduler) Stop(ctx context.Context) error {
 		return err
 	}
 	for _, a := range s.actors.all() {
-		a.mu.Lock()
-		a.giveUpLeasesLocked()
-		a.unlock()
+		a.handBack()
 	}
 	for s.commits.Load() > 0 {
 		select {
@@ -71,6 +69,24 @@ func (s *Scheduler) drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("sched stop: %d attempts did not end: %w", s.dispatch.total(), ctx.Err())
+	}
+}
+
+// handBack gives the queue what an actor still has: outcomes whose commit had
+// failed, if the queue is ready again, else leases of rows that were not sent.
+func (a *actor) handBack() {
+	a.mu.Lock()
+	defer a.unlock()
+	if !a.reset {
+		a.giveUpLeasesLocked()
+		return
+	}
+	j := a.resetJobLocked()
+	a.unlock()
+	err := j.read()
+	a.mu.Lock()
+	if err == nil && a.outstanding == 0 {
+		j.merge()
 	}
 }
 

@@ -113,7 +113,7 @@ func (a *actor) sweepRow(sub *delivery.Subscriber, row delivery.Row, wall time.T
 		Signature: signature(delivery.ReasonExpired, nil),
 		Note:      "while its subscriber was " + sub.Status.String(),
 	}
-	if row.LeasedBy > 0 && row.LeasedBy < m.Lease.Epoch {
+	if a.s.mayHaveBeenSent(row) {
 		m.Prior = priorAttempt(row, m.Lease, wall)
 	}
 	found.dead = append(found.dead, m)
