@@ -75,18 +75,19 @@ func (c *crashes) stop() []crash {
 func TestNothingAcknowledgedIsLostWhereverTheMachineDies(t *testing.T) {
 	for _, c := range []struct {
 		name     string
+		steps    int
 		spool    int64
 		unsynced bool
 	}{
-		{"inline", 1 << 20, false},
-		{"inline, some unsynced blocks survive", 1 << 20, true},
-		{"spooled", 10, false},
+		{"inline", 60, 1 << 20, false},
+		{"inline, some unsynced blocks survive", 30, 1 << 20, true},
+		{"spooled", 30, 10, false},
 	} {
-		t.Run(c.name, func(t *testing.T) { crashEverywhere(t, c.spool, c.unsynced) })
+		t.Run(c.name, func(t *testing.T) { crashEverywhere(t, c.steps, c.spool, c.unsynced) })
 	}
 }
 
-func crashEverywhere(t *testing.T, spool int64, unsynced bool) {
+func crashEverywhere(t *testing.T, steps int, spool int64, unsynced bool) {
 	rec := &recorder{}
 	cr := &crashes{mem: InMemory(), rec: rec}
 	if unsynced {
@@ -94,7 +95,7 @@ func crashEverywhere(t *testing.T, spool int64, unsynced bool) {
 	}
 	b := openBench(t, errorfs.Wrap(cr.mem, cr), rec.config, func(c *Config) { c.SpoolOver = spool })
 	s := newSim(b, rec, 11)
-	for i := range 60 {
+	for i := range steps {
 		s.step()
 		noErr(t, s.err)
 		cr.acked.Store(int64(len(rec.list())))
@@ -104,16 +105,16 @@ func crashEverywhere(t *testing.T, spool int64, unsynced bool) {
 	}
 	images, facts := cr.stop(), rec.list()
 	t.Logf("%d facts, %d crash images", len(facts), len(images))
-	if len(images) < 100 || len(facts) < 40 {
+	if len(images) < 80 || len(facts) < 20 {
 		t.Fatal("the script is too short to mean anything")
 	}
-	dumps := map[int][]string{}
+	dumps, payloads := map[int][]string{}, payloadsOf(t, facts)
 	for k, image := range images {
-		checkCrash(t, fmt.Sprintf("crash %d before %s", k, image.op), image, facts, dumps, spool)
+		checkCrash(t, fmt.Sprintf("crash %d before %s", k, image.op), image, facts, dumps, payloads, spool)
 	}
 }
 
-func checkCrash(t *testing.T, what string, image crash, facts []recorded, dumps map[int][]string, spool int64) {
+func checkCrash(t *testing.T, what string, image crash, facts []recorded, dumps map[int][]string, payloads []publishedPayload, spool int64) {
 	t.Helper()
 	b, err := tryBench(t, image.fs, func(c *Config) { c.SpoolOver = spool })
 	if err != nil {
@@ -137,27 +138,41 @@ func checkCrash(t *testing.T, what string, image crash, facts []recorded, dumps 
 	if image.recorded > 0 && r.Position <= facts[image.recorded-1].pos {
 		t.Fatalf("%s: position %d comes again", what, r.Position)
 	}
-	for _, f := range facts[:n] {
-		checkPayload(t, b, what, f, facts[:n])
+	for _, p := range payloads {
+		if p.from <= n && (p.to == 0 || p.to > n) {
+			checkPayload(t, b, what, p)
+		}
 	}
 }
 
-// checkPayload reads the payload of a published event, unless it was deleted.
-func checkPayload(t *testing.T, b *bench, what string, f recorded, facts []recorded) {
-	fact, err := DecodeFact(f.bytes)
-	noErr(t, err)
-	x, ok := fact.(*delivery.Published)
-	if !ok {
-		return
-	}
-	for _, f := range facts {
+// publishedPayload is an event and which numbers of facts leave it there.
+type publishedPayload struct {
+	key      delivery.EventKey
+	payload  string
+	from, to int // to 0 = it is never deleted
+}
+
+func payloadsOf(t *testing.T, facts []recorded) (list []publishedPayload) {
+	for i, f := range facts {
 		fact, err := DecodeFact(f.bytes)
 		noErr(t, err)
-		if e, ok := fact.(*delivery.Expunged); ok && e.Event == x.Event.Key {
-			return
+		switch x := fact.(type) {
+		case *delivery.Published:
+			list = append(list, publishedPayload{key: x.Event.Key, payload: fmt.Sprintf("{%q:%q}", "id", x.Event.ID), from: i + 1})
+		case *delivery.Expunged:
+			for j := range list {
+				if list[j].key == x.Event {
+					list[j].to = i + 1
+				}
+			}
 		}
 	}
-	e, err := b.Event(t.Context(), x.Event.Key)
+	return list
+}
+
+// checkPayload reads the payload of an event, from its row or its file.
+func checkPayload(t *testing.T, b *bench, what string, p publishedPayload) {
+	e, err := b.Event(t.Context(), p.key)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -171,8 +186,8 @@ func checkPayload(t *testing.T, b *bench, what string, f recorded, facts []recor
 		noErr(t, err)
 		noErr(t, r.Close())
 	}
-	if want := fmt.Sprintf("{%q:%q}", "id", x.Event.ID); string(payload) != want {
-		t.Fatalf("%s: payload %q, want %q", what, payload, want)
+	if string(payload) != p.payload {
+		t.Fatalf("%s: payload %q, want %q", what, payload, p.payload)
 	}
 }
 

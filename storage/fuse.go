@@ -69,7 +69,7 @@ func (f *fuse) Unwrap() vfs.FS { return f.FS }
 // Create implements vfs.FS.
 func (f *fuse) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if f.blown() == nil {
-		file, err := f.FS.Create(name, category)
+		file, err := f.create(name, category)
 		if err == nil {
 			return &fuseFile{File: file, fuse: f, table: isTable(name)}, nil
 		}
@@ -79,6 +79,18 @@ func (f *fuse) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 		}
 	}
 	return f.inMemory(name, category)
+}
+
+// create creates a file. The name of a marker says which MANIFEST counts; the
+// MANIFEST's own name must not reach the disk after it, and Pebble leaves that to
+// the file system's order.
+func (f *fuse) create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(f.PathBase(name), "marker.") {
+		if err := syncNamesIn(f.FS, f.PathDir(name)); err != nil {
+			return nil, err
+		}
+	}
+	return f.FS.Create(name, category)
 }
 
 // ReuseForWrite implements vfs.FS.

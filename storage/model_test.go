@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	modelOps  = flag.Int("model-ops", 1500, "operations of the model test")
+	modelOps  = flag.Int("model-ops", 500, "operations of the model test")
 	modelSeed = flag.Uint64("model-seed", 0, "seed of the model test; 0 = a new one")
 )
 
@@ -30,10 +30,10 @@ func TestRandomOperationsDoWhatTheModelSays(t *testing.T) {
 		if s.err != nil {
 			t.Fatalf("operation %d: %v", i, s.err)
 		}
-		if i%150 == 149 {
+		if i%100 == 99 {
 			s.check()
 		}
-		switch s.rng.IntN(400) {
+		switch s.rng.IntN(200) {
 		case 0:
 			noErr(t, b.Reopen())
 			s.check()
@@ -49,6 +49,6 @@ func TestRandomOperationsDoWhatTheModelSays(t *testing.T) {
 		}
 	}
 	sameRows(t, "folded into an empty store", foldAll(t, facts, b.Partitions(), false), b.dump())
-	few := facts[:min(300, len(facts))]
+	few := facts[:min(60, len(facts))]
 	sameRows(t, "folded partition by partition", foldAll(t, few, b.Partitions(), true), foldAll(t, few, b.Partitions(), false))
 }
