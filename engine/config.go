@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
+	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
 	"github.com/dispatcher-engine/dispatcher/protoselect"
 	"github.com/dispatcher-engine/dispatcher/sched"
@@ -19,6 +22,11 @@ type Config struct {
 	Version string
 	// MaxPayload bounds an event's payload in bytes. Default 25 MiB.
 	MaxPayload int64
+	// DefaultConcurrency, DefaultTimeout and DefaultMaxShare are those of new
+	// subscribers and tenants that set none. Default: 8, 15 s, no own bound.
+	DefaultConcurrency int
+	DefaultTimeout     time.Duration
+	DefaultMaxShare    int
 	// Logger gets what an operator must know. Default: discards.
 	Logger *slog.Logger
 
@@ -41,6 +49,8 @@ func (c Config) withDefaults() Config {
 	if c.MaxPayload == 0 {
 		c.MaxPayload = defaultMaxPayload
 	}
+	c.DefaultConcurrency = cmp.Or(c.DefaultConcurrency, delivery.DefaultConcurrency)
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, delivery.DefaultTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -23,7 +23,7 @@ func (e *Engine) CreateSubscriber(_ context.Context, tenant string, in Subscribe
 		return nil, err
 	}
 	now := time.Now().UTC()
-	sub := newSubscriber(t.Num)
+	sub := e.newSubscriber(t.Num)
 	var f faults
 	if in.ID != nil {
 		f.name("id", *in.ID)
@@ -47,10 +47,10 @@ func (e *Engine) CreateSubscriber(_ context.Context, tenant string, in Subscribe
 }
 
 // newSubscriber returns a subscriber with every default filled in.
-func newSubscriber(tenant delivery.TenantNum) *delivery.Subscriber {
+func (e *Engine) newSubscriber(tenant delivery.TenantNum) *delivery.Subscriber {
 	return &delivery.Subscriber{
-		Tenant: tenant, ID: newSubscriberID(), Topics: []string{"*"}, Concurrency: delivery.DefaultConcurrency,
-		Timeout: delivery.DefaultTimeout, DisableAfter: delivery.DefaultDisableAfter, Priority: delivery.PriorityNormal,
+		Tenant: tenant, ID: newSubscriberID(), Topics: []string{"*"}, Concurrency: e.config.DefaultConcurrency,
+		Timeout: e.config.DefaultTimeout, DisableAfter: delivery.DefaultDisableAfter, Priority: delivery.PriorityNormal,
 	}
 }
 

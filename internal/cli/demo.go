@@ -67,7 +67,7 @@ func (a *app) runDemo(ctx context.Context, o demoOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopWithin(ctx, n)) }()
+	defer func() { err = errors.Join(err, stopWithin(ctx, n, stopTimeout)) }()
 	a.note("node on %s with a temporary store in %s", n.url(), dir)
 	d, err := demo.Start(ctx, demo.Config{Node: demo.Node{URL: n.url(), Token: n.token}, Events: o.events, Progress: a.Err})
 	if err != nil {
@@ -127,8 +127,8 @@ The node and its receivers go on running; Ctrl-C ends them. Try:
 // stopTimeout bounds a stop that nobody asked to be faster.
 const stopTimeout = 15 * time.Second
 
-func stopWithin(ctx context.Context, n *node) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+func stopWithin(ctx context.Context, n *node, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return n.stop(ctx)
 }

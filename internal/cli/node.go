@@ -23,17 +23,20 @@ import (
 
 // nodeConfig is a node with its API, ready to be started.
 type nodeConfig struct {
-	engine engine.Config
-	listen string
-	token  string // "" = DATA/api-token
-	logger *slog.Logger
-	limits api.Config
+	engine        engine.Config
+	listen        string
+	metricsListen string // "" = none
+	token         string // "" = DATA/api-token
+	logger        *slog.Logger
+	limits        api.Config
+	shutdown      time.Duration
 }
 
 // node is a running node: an engine behind its HTTP API.
 type node struct {
 	engine    *engine.Engine
 	server    *http.Server
+	metrics   *http.Server // nil without an address of its own
 	addr      net.Addr
 	token     string
 	tokenFile string // "" when the token was given
@@ -52,6 +55,9 @@ func startNode(ctx context.Context, config nodeConfig) (*node, error) {
 	n.addr = listener.Addr()
 	if err := n.open(ctx, config, listener); err != nil {
 		return nil, errors.Join(err, listener.Close())
+	}
+	if err := n.serveMetrics(ctx, config); err != nil {
+		return nil, errors.Join(err, listener.Close(), n.engine.Stop(context.WithoutCancel(ctx)))
 	}
 	n.serving.Go(func() {
 		if err := n.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -103,6 +109,22 @@ func (n *node) equip(ctx context.Context, config nodeConfig, listener net.Listen
 	return n.engine.Start(ctx)
 }
 
+// serveMetrics serves the metrics without a token on an address of their own.
+func (n *node) serveMetrics(ctx context.Context, config nodeConfig) error {
+	if config.metricsListen == "" || config.limits.Metrics == nil {
+		return nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", config.metricsListen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another address with --metrics-listen", config.metricsListen, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", config.limits.Metrics)
+	n.metrics = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	n.serving.Go(func() { _ = n.metrics.Serve(listener) })
+	return nil
+}
+
 // url returns the API's address as a URL.
 func (n *node) url() string { return "http://" + n.addr.String() }
 
@@ -111,6 +133,9 @@ func (n *node) stop(ctx context.Context) error {
 	err := n.server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, n.server.Close())
+	}
+	if n.metrics != nil {
+		err = errors.Join(err, n.metrics.Close())
 	}
 	n.serving.Wait()
 	return errors.Join(err, n.engine.Stop(ctx))

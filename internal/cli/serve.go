@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dispatcher-engine/dispatcher/engine"
-	"github.com/dispatcher-engine/dispatcher/internal/netguard"
+	"github.com/dispatcher-engine/dispatcher/internal/config"
 	"github.com/dispatcher-engine/dispatcher/internal/telemetry"
-	"github.com/dispatcher-engine/dispatcher/storage"
 )
 
 func (a *app) nodeCommands() []*cobra.Command {
-	list := []*cobra.Command{a.serve(), a.demo()}
+	list := []*cobra.Command{a.serve(), a.demo(), a.configuration()}
 	for _, c := range list {
 		c.GroupID = "node"
 	}
@@ -24,53 +21,106 @@ func (a *app) nodeCommands() []*cobra.Command {
 }
 
 func (a *app) serve() *cobra.Command {
-	var data, listen, ingressListen, configFile string
-	var allowPrivate []string
-	var allowHTTP bool
 	c := &cobra.Command{
 		Use: "serve", Short: "Run a node", Args: noArgs,
+		Long: `serve opens the store in the data directory, delivers what is pending, and serves
+the HTTP API until SIGTERM or Ctrl-C. Then it stops without costing any delivery
+an attempt.
+
+Every setting can stand in a file (--config), in the environment
+(DISPATCHER_ and the setting's path in upper case) or in a flag; flags win over
+the environment, the environment over the file. "dispatcher config print" shows
+what is in force and where each value comes from.
+
+Without a token in the configuration or in DISPATCHER_API_TOKEN, one is made at
+the first start and kept in DATA/api-token (mode 0600).`,
+		Example: `  dispatcher serve --data ./data
+  dispatcher serve --config /etc/dispatcher.yaml --listen 0.0.0.0:8080
+  dispatcher serve --data ./data --allow-private 127.0.0.0/8 --allow-http   # to try it against local receivers`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			prefixes, err := netguard.ParsePrefixes(allowPrivate)
+			loaded, err := a.load(c)
 			if err != nil {
-				return usageError(fmt.Errorf("--allow-private: %w", err))
+				return err
 			}
-			logger := slog.New(slog.NewTextHandler(a.Err, nil))
-			config := nodeConfig{listen: listen, logger: logger, token: os.Getenv("DISPATCHER_API_TOKEN"), engine: engine.Config{
-				Version: a.version, Logger: logger,
-				Guard:   netguard.Config{AllowPrivate: prefixes, AllowHTTP: allowHTTP},
-				Storage: storage.Config{Dir: data},
-			}}
-			return a.runNode(c.Context(), config)
+			return a.runNode(c.Context(), loaded)
 		},
 	}
-	f := c.Flags()
-	f.StringVar(&data, "data", "data", "data directory")
-	f.StringVar(&listen, "listen", "127.0.0.1:8080", "API address")
-	f.StringVar(&ingressListen, "ingress-listen", "127.0.0.1:8081", "ingress address")
-	f.StringVar(&configFile, "config", "", "configuration file")
-	f.StringSliceVar(&allowPrivate, "allow-private", nil, "private ranges that may be dialled")
-	f.BoolVar(&allowHTTP, "allow-http", false, "allow http URLs")
+	config.BindFlags(c.Flags())
 	return c
 }
 
-func (a *app) runNode(ctx context.Context, config nodeConfig) error {
+// load reads file, environment and flags, and prints warnings.
+func (a *app) load(c *cobra.Command) (*config.Config, error) {
+	loaded, err := config.Load(config.Options{Environ: os.Environ(), Flags: c.Flags()})
+	if err != nil {
+		return nil, usageError(err)
+	}
+	for _, w := range loaded.Warnings() {
+		a.note("warning: %s", w)
+	}
+	return loaded, nil
+}
+
+func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
+	logger, _ := newLogger(a.Err, loaded.Log)
+	assembled := assemble(loaded, a.version, logger)
 	metrics := telemetry.New()
-	metrics.Observe(&config.engine)
-	config.limits.Metrics = metrics.Handler()
-	n, err := startNode(ctx, config)
+	metrics.Observe(&assembled.engine)
+	assembled.limits.Metrics = metrics.Handler()
+	n, err := startNode(ctx, assembled)
 	if err != nil {
 		return err
 	}
 	metrics.Watch(n.engine)
 	if n.tokenFile != "" {
-		config.logger.Info("api_token", "file", n.tokenFile)
+		logger.Info("api_token", "file", n.tokenFile)
 	}
-	config.logger.Info("ready", "api", n.url(), "version", a.version)
+	logger.Info("ready", "api", n.url(), "version", a.version, "data", loaded.Data)
 	var failed error
 	select {
 	case <-ctx.Done():
-		config.logger.Info("stopping")
+		logger.Info("stopping", "timeout", loaded.ShutdownTimeout)
 	case failed = <-n.failed:
 	}
-	return errors.Join(failed, stopWithin(ctx, n))
+	return errors.Join(failed, stopWithin(ctx, n, loaded.ShutdownTimeout))
+}
+
+func (a *app) configuration() *cobra.Command {
+	var asJSON bool
+	show := &cobra.Command{
+		Use: "print", Short: "Print the settings in force and where each comes from; secrets are masked", Args: noArgs,
+		Example: `  dispatcher config print --config dispatcher.yaml`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			loaded, err := a.load(c)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Out, loaded.Settings())
+			}
+			return loaded.Print(a.Out)
+		},
+	}
+	show.Flags().BoolVar(&asJSON, "json", false, "print JSON for scripts")
+	check := &cobra.Command{
+		Use: "check", Short: "Check the configuration and the files it names, without starting anything", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			loaded, err := a.load(c)
+			if err != nil {
+				return err
+			}
+			if err := loaded.CheckFiles(); err != nil {
+				return usageError(err)
+			}
+			_, err = fmt.Fprintln(a.Out, "the configuration is good")
+			return err
+		},
+	}
+	example := &cobra.Command{
+		Use: "example", Short: "Print a commented configuration file with every setting and its default", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return config.Example(a.Out) },
+	}
+	config.BindFlags(show.Flags())
+	config.BindFlags(check.Flags())
+	return group("config", "Configuration: print, check, example", show, check, example)
 }
