@@ -124,7 +124,7 @@ func thirtyResetsLeaveOneConnection(t *testing.T) {
 }
 
 func silentHostFailsEachCallerForItsOwnReason(t *testing.T) {
-	b := setup(t)
+	b := setup(t, impatient)
 	ep := endpoint(silentUDP(t))
 	var wg sync.WaitGroup
 	wg.Go(func() {

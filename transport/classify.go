@@ -116,11 +116,24 @@ func ambiguous(f failure, e *delivery.SendError) {
 		}
 	case f.ctxErr != nil, f.closing:
 		e.Cause, e.Broken = delivery.CauseShutdown, delivery.BrokenNot
+	case isAlert(f.err):
+		e.Cause = delivery.CauseTLS
 	case isProtocolError(f.err):
 		e.Cause = delivery.CauseProtocol
 	default:
 		e.Cause = delivery.CauseReset
 	}
+}
+
+// isAlert finds a TLS alert of the peer. In TLS 1.3 a client is done before the
+// server has looked at its certificate, so a refusal of that arrives after the
+// request has left.
+func isAlert(err error) bool {
+	if te, ok := errors.AsType[*quic.TransportError](err); ok {
+		return te.Remote && te.ErrorCode >= cryptoErrorFirst && te.ErrorCode <= cryptoErrorLast
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
 }
 
 // deathAfterHandshake says what an ambiguous failure means for an alternative.
@@ -169,13 +182,15 @@ func (f failure) fate(e *delivery.SendError) fate {
 		}
 		return dropLink
 	}
+	// A connection that carries other requests is never cut because of one: if
+	// it is dead, they find out by themselves; if it only takes no more, they
+	// still get their answers.
 	switch {
-	case e.Broken == delivery.BrokenDrain, e.Broken == delivery.BrokenExplicit:
+	case f.local != nil:
+		return keepLink
+	case e.Broken == delivery.BrokenDrain, e.Broken == delivery.BrokenExplicit,
+		e.Broken == delivery.BrokenAfterDeath, f.silent, connectionEnded(f.err):
 		return drainLink
-	case e.Broken == delivery.BrokenAfterDeath, f.silent:
-		return drainLink
-	case connectionEnded(f.err):
-		return dropLink
 	}
 	return keepLink
 }

@@ -36,6 +36,8 @@ func TestClassifierKnowsEachRow(t *testing.T) {
 		{"idle timeout with a request open", failure{proto: h3, err: &quic.IdleTimeoutError{}}, delivery.SentAmbiguous, delivery.CauseReset, delivery.BrokenAfterDeath},
 		{"stateless reset", failure{proto: h3, err: &quic.StatelessResetError{}}, delivery.SentAmbiguous, delivery.CauseReset, delivery.BrokenAfterDeath},
 		{"transport error of the peer", failure{proto: h3, err: &quic.TransportError{Remote: true, ErrorCode: quic.ProtocolViolation}}, delivery.SentAmbiguous, delivery.CauseReset, delivery.BrokenAfterDeath},
+		{"client certificate refused, QUIC", failure{proto: h3, err: &quic.TransportError{Remote: true, ErrorCode: 0x174}}, delivery.SentAmbiguous, delivery.CauseTLS, delivery.BrokenAfterDeath},
+		{"client certificate refused, TCP", failure{proto: h1, err: &net.OpError{Op: "remote error", Err: tls.AlertError(116)}}, delivery.SentAmbiguous, delivery.CauseTLS, delivery.BrokenNot},
 		{"a system call failed", failure{proto: h3, err: &quic.TransportError{ErrorCode: quic.InternalError}}, delivery.SentAmbiguous, delivery.CauseReset, delivery.BrokenNot},
 		{"closed by us", failure{proto: h3, err: &quic.ApplicationError{ErrorCode: closeCode}}, delivery.SentAmbiguous, delivery.CauseReset, delivery.BrokenNot},
 		{"closed by our shutdown", failure{proto: h3, err: &quic.ApplicationError{ErrorCode: closeCode}, closing: true}, delivery.SentAmbiguous, delivery.CauseShutdown, delivery.BrokenNot},

@@ -71,7 +71,7 @@ type fate uint8
 const (
 	keepLink  fate = iota // it can carry the next request
 	drainLink             // no new requests; what is in flight goes on
-	dropLink              // useless
+	dropLink              // useless: closed as soon as nothing is in flight on it
 )
 
 // wire is a connection as one protocol stack sees it. reserve and unreserve are
@@ -118,6 +118,7 @@ type link struct {
 	limit     int      // slots
 	inflight  int
 	uses      uint64
+	tried     uint64 // the round in which it had no slot
 	idleSince time.Time
 	// keepAlive is the peer's own idle timeout, 0 = not told.
 	keepAlive  time.Duration

@@ -78,6 +78,7 @@ type pool struct {
 	closed   bool
 	buckets  map[bucketKey]*bucket
 	arrivals uint64
+	round    uint64 // of looking for a slot
 	tcp      idleList
 	http3    idleList
 	stats    Stats
@@ -250,7 +251,10 @@ func (p *pool) release(l *link, f fate) {
 	case drainLink:
 		p.drainLocked(l, EvictDrained)
 	case dropLink:
-		p.evictLocked(l, EvictFailed)
+		// What ended the connection ends its other requests too, and gone takes
+		// it out at once. Where nothing has, the peer may be about to answer
+		// them, and closing would make each of them ambiguous.
+		p.drainLocked(l, EvictFailed)
 	}
 	b := l.bucket
 	if l.inflight == 0 {

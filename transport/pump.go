@@ -39,52 +39,46 @@ func (p *pool) serveLocked(b *bucket) {
 	})
 }
 
-// freeLocked reserves a slot on the connection that suits best: over HTTP/2 and
-// HTTP/3 the oldest with room, so that surplus connections fall idle; over
-// HTTP/1.1 the one used last, for the same reason. Connections that turn out to
-// be useless are evicted on the way.
+// freeLocked reserves a slot on the connection that suits best. Connections that
+// turn out to be useless are evicted on the way.
 func (p *pool) freeLocked(b *bucket, opts TCPOptions) *link {
-	now := time.Now()
-	for _, l := range b.candidates() {
-		if l.state != linkLive || l.inflight >= l.limit || !opts.accepts(l) {
-			continue
-		}
-		if l.keepAlive > 0 && l.idle && now.Sub(l.idleSince) >= l.keepAlive {
+	p.round++
+	for {
+		l := b.best(opts, p.round)
+		switch {
+		case l == nil:
+			return nil
+		case l.keepAlive > 0 && l.idle && time.Since(l.idleSince) >= l.keepAlive:
 			p.evictLocked(l, EvictIdle) // the peer is about to close it
-			continue
-		}
-		if l.wire.reserve() {
+		case l.wire.reserve():
 			return l
-		}
-		if l.inflight == 0 {
+		case l.inflight == 0:
 			// Nothing of ours is on it, and still it takes nothing: closed, or
 			// told to go away.
 			p.evictLocked(l, EvictClosed)
+		default:
+			l.tried = p.round // the peer's limit is below ours
 		}
 	}
-	return nil
 }
 
-// candidates returns the links in the order in which they should be filled. The
-// copy is needed only when a link can be evicted meanwhile, so a single one,
-// the common case, costs nothing.
-func (b *bucket) candidates() []*link {
-	if len(b.links) <= 1 {
-		return b.links
+// best returns the connection to try next: HTTP/2 before HTTP/1.1; of several
+// over HTTP/2 or HTTP/3 the oldest with room, of those over HTTP/1.1 the one used
+// last, so that what is too many falls idle.
+func (b *bucket) best(opts TCPOptions, round uint64) *link {
+	var best *link
+	for _, l := range b.links {
+		if l.state != linkLive || l.inflight >= l.limit || l.tried == round || !opts.accepts(l) {
+			continue
+		}
+		switch {
+		case l.proto != delivery.ProtocolHTTP1:
+			return l
+		case best == nil || l.idleSince.After(best.idleSince):
+			best = l
+		}
 	}
-	links := slices.Clone(b.links)
-	if !b.key.quic {
-		slices.SortStableFunc(links, func(x, y *link) int {
-			if x.proto != y.proto {
-				return int(y.proto) - int(x.proto) // HTTP/2 first
-			}
-			if x.proto == delivery.ProtocolHTTP1 {
-				return y.idleSince.Compare(x.idleSince)
-			}
-			return 0
-		})
-	}
-	return links
+	return best
 }
 
 // accepts reports whether a link is what was asked for.

@@ -74,7 +74,11 @@ func TestQUICDialFailureNamesWhatIsBroken(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			var options []func(*Config)
+			if c.broken == delivery.BrokenTimeout {
+				options = append(options, impatient)
+			}
+			b := setup(t, options...)
 			ep := endpoint(c.port(t))
 			_, err := b.tr.DialQUIC(within(t, 5*time.Second), ep, delivery.Alternative{Port: ep.Route.Origin.Port})
 			if se := wantSent(t, err, delivery.SentNever, c.cause); se.Broken != c.broken {

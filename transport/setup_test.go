@@ -170,7 +170,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	}, evicted: map[Eviction]int{}, stalled: make(chan delivery.Alternative, 16)}
 	cfg := Config{
 		Guard: b.guard, RootCAs: testCA().pool,
-		QUICHandshakeTimeout: 500 * time.Millisecond,
+		QUICHandshakeTimeout: 10 * time.Second, // the machine may be busy
 		Observer: Observer{
 			Evicted: func(_ delivery.Protocol, why Eviction) {
 				b.mu.Lock()
@@ -206,6 +206,9 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	})
 	return b
 }
+
+// impatient is for tests of silence.
+func impatient(c *Config) { c.QUICHandshakeTimeout = 500 * time.Millisecond }
 
 // endpoint is an origin on a loopback port.
 func endpoint(port int) delivery.Endpoint {

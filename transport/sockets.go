@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -84,8 +83,11 @@ func (s *sockets) growBuffers(conn net.PacketConn) {
 	if !ok {
 		return
 	}
-	if err := errors.Join(buffered.SetReadBuffer(udpBuffer), buffered.SetWriteBuffer(udpBuffer)); err != nil {
-		s.cfg.Logger.Warn("udp buffers could not be enlarged", "wanted_bytes", udpBuffer, "err", err)
+	// Most systems do not fail but give less, so it is the result that counts.
+	_, _ = buffered.SetReadBuffer(udpBuffer), buffered.SetWriteBuffer(udpBuffer)
+	if read, write, ok := bufferSizes(conn); ok && min(read, write) < udpBuffer {
+		s.cfg.Logger.Warn("udp buffers are smaller than asked for",
+			"wanted_bytes", udpBuffer, "read_bytes", read, "write_bytes", write)
 	}
 }
 

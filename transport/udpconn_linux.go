@@ -122,3 +122,21 @@ func withoutTrain(oob []byte) []byte {
 	}
 	return out
 }
+
+// bufferSizes returns what the kernel has given.
+func bufferSizes(conn net.PacketConn) (read, write int, ok bool) {
+	sys, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, 0, false
+	}
+	raw, err := sys.SyscallConn()
+	if err != nil {
+		return 0, 0, false
+	}
+	var readErr, writeErr error
+	err = raw.Control(func(fd uintptr) {
+		read, readErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
+		write, writeErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	})
+	return read, write, errors.Join(err, readErr, writeErr) == nil
+}
