@@ -55,8 +55,8 @@ func (f *filler) fill(v reflect.Value) {
 		f.fill(value)
 		v.SetMapIndex(key, value)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			f.fill(v.Field(i))
+		for _, field := range v.Fields() {
+			f.fill(field)
 		}
 	default:
 		panic("no filling for " + v.Type().String())

@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 )
 
 // Source is the kind of place a value came from; the later ones win.
@@ -50,8 +48,19 @@ type Options struct {
 	File string
 	// Environ is the environment in the form of [os.Environ]. Default: none.
 	Environ []string
-	// Flags are parsed flags that [BindFlags] has defined. Default: none.
-	Flags *pflag.FlagSet
+	// Flags are those of the command line. Default: none.
+	Flags *Flags
+}
+
+// path returns the configuration file to read, "" for none.
+func (o Options) path() string {
+	if o.File != "" {
+		return o.File
+	}
+	if given := o.Flags.given(configFlag); given != nil {
+		return given[0]
+	}
+	return lookup(o.Environ, EnvPrefix+"CONFIG")
 }
 
 // Load returns the configuration. Its error is an *[InvalidError] with all that
@@ -64,7 +73,7 @@ func Load(o Options) (*Config, error) {
 		l.fields = append(l.fields, f)
 		l.byPath[f.path] = f
 	}
-	if path := l.filePath(o); path != "" {
+	if path := o.path(); path != "" {
 		if err := l.file(path); err != nil {
 			return nil, err
 		}

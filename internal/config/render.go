@@ -52,20 +52,20 @@ func (c *Config) Print(w io.Writer) error {
 // names elsewhere, and, commented out, its default.
 func Example(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	b.WriteString(exampleHead)
+	fmt.Fprint(b, exampleHead)
 	section := ""
 	for _, f := range Default().fields() {
 		indent := ""
 		if s := f.section(); s != "" {
 			indent = "  "
 			if s != section {
-				b.WriteString("\n")
+				fmt.Fprintln(b)
 				writeComment(b, "", sections[s])
 				fmt.Fprintf(b, "%s:\n", s)
 				section = s
 			}
 		} else {
-			b.WriteString("\n")
+			fmt.Fprintln(b)
 		}
 		writeComment(b, indent, f.doc)
 		writeComment(b, indent, f.env()+", --"+f.flag())

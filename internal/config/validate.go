@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,14 +42,7 @@ func (l *loader) require(holds bool, path, rule, mend string, about ...string) {
 		}
 	}
 	f := l.byPath[path]
-	shown := ""
-	for i, text := range f.display() {
-		if i > 0 {
-			shown += ","
-		}
-		shown += text
-	}
-	l.problem(&FieldError{Field: path, Value: shown, Origin: l.config.origins[path].String(), Rule: rule, Mend: mend})
+	l.problem(&FieldError{Field: path, Value: strings.Join(f.display(), ","), Origin: l.config.origins[path].String(), Rule: rule, Mend: mend})
 }
 
 // validateListeners refuses one address for two listeners.

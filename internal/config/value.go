@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,10 +169,8 @@ func within[T int | float64 | ByteSize | time.Duration](v, low, high T, format f
 
 func oneOf(p *string, names ...string) value {
 	return textValue(p, strings.Join(names, "|"), func(s string) error {
-		for _, name := range names {
-			if s == name {
-				return nil
-			}
+		if slices.Contains(names, s) {
+			return nil
 		}
 		return bad("is not one of "+strings.Join(names, ", "), "choose one of them")
 	})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func TestDurations(t *testing.T) {
 	}
 	for d, want := range map[time.Duration]string{0: "0s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", day: "24h", time.Hour + time.Second: "1h0m1s", 10 * time.Second: "10s", 20 * time.Minute: "20m", 3 * time.Millisecond: "3ms"} {
 		if got := formatDuration(d); got != want {
-			t.Errorf("%v is %q, want %q", time.Duration(d), got, want)
+			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}
 }
@@ -135,7 +136,7 @@ func TestValuesAndTheirRules(t *testing.T) {
 		for _, text := range tc.bad {
 			if err := f.value.set([]string{text}); err == nil {
 				t.Errorf("%s: %q is taken as %q", path, text, f.value.texts())
-			} else if r, ok := err.(*ruleError); !ok || r.rule == "" || r.mend == "" {
+			} else if r, ok := errors.AsType[*ruleError](err); !ok || r.rule == "" || r.mend == "" {
 				t.Errorf("%s: %q: the error has no rule and mend: %v", path, text, err)
 			}
 		}
