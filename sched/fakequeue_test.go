@@ -43,7 +43,7 @@ type fakeQueue struct {
 	failing  error // commits and reads fail with it
 	poison   func(delivery.Fact) error
 	opened   delivery.Epoch // when this process began
-	handed   map[ref]bool // final outcomes handed to Commit, durable or not
+	handed   map[ref]bool   // final outcomes handed to Commit, durable or not
 	reads    int
 	commits  int
 	nextWake int // calls of NextWake

@@ -40,13 +40,14 @@ func TestOrderPerKeyHoldsWhateverHappens(t *testing.T) {
 type propertyRun struct {
 	*rig
 	rnd    *rand.Rand
+	dice   *rand.Rand // of the sender; guarded by mu
 	subs   int
 	calm   bool // no more failures
 	events []*delivery.Published
 }
 
 func runProperty(t *testing.T, seed uint64) {
-	p := &propertyRun{rnd: seeded(seed)}
+	p := &propertyRun{rnd: seeded(seed), dice: seeded(seed + 1)}
 	p.subs = 1 + p.rnd.IntN(4)
 	p.rig = newRig(t, func(c *Config) {
 		c.Rand = func() float64 { return 0.5 }
@@ -136,7 +137,7 @@ func (p *propertyRun) publishRandomly() {
 
 func (p *propertyRun) answerRandomly(c call) delivery.Result {
 	p.mu.Lock()
-	calm, dice, wait := p.calm, p.rnd.IntN(20), time.Duration(p.rnd.IntN(40))*time.Millisecond
+	calm, dice, wait := p.calm, p.dice.IntN(20), time.Duration(p.dice.IntN(40))*time.Millisecond
 	p.mu.Unlock()
 	if calm {
 		return status(200)
