@@ -47,7 +47,9 @@ func (w *http2Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 	before := w.raw.received.Load()
 	resp, err := w.conn.RoundTrip(req)
 	if err != nil {
-		return nil, &failure{err: err, silent: w.raw.received.Load() == before}
+		// A request that was not written has no answer to wait for.
+		asked := writeState(ex.state.Load()) == written
+		return nil, &failure{err: err, silent: asked && w.raw.received.Load() == before}
 	}
 	return &answer{resp: resp, finish: w.finish(ctx, resp)}, nil
 }
