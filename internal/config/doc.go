@@ -9,7 +9,7 @@
 //	                  │
 //	   ┌──────────────┼────────────────┬──────────────────┐
 //	   ▼              ▼                ▼                  ▼
-//	Load, checks     Flags      Config.Settings    the commented example
+//	Load, checks   BindFlags    Config.Settings    the commented example
 //
 // It guarantees that nothing is ignored quietly: an unknown key, a value out of
 // its bounds and a setting that contradicts another are errors, all of them

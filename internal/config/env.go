@@ -55,6 +55,19 @@ func (l *loader) suggestEnv(path string) string {
 	return fmt.Sprintf("did you mean %s?", best)
 }
 
+// filePath returns the configuration file to read, "" for none.
+func (*loader) filePath(o Options) string {
+	if o.File != "" {
+		return o.File
+	}
+	if o.Flags != nil {
+		if f := o.Flags.Lookup(configFlag); f != nil && f.Changed {
+			return f.Value.String()
+		}
+	}
+	return lookup(o.Environ, EnvPrefix+"CONFIG")
+}
+
 // lookup returns the last value of a variable, as the system does.
 func lookup(environ []string, name string) string {
 	for _, entry := range slices.Backward(environ) {

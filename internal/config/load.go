@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // Source is the kind of place a value came from; the later ones win.
@@ -48,19 +50,8 @@ type Options struct {
 	File string
 	// Environ is the environment in the form of [os.Environ]. Default: none.
 	Environ []string
-	// Flags are those of the command line. Default: none.
-	Flags *Flags
-}
-
-// path returns the configuration file to read, "" for none.
-func (o Options) path() string {
-	if o.File != "" {
-		return o.File
-	}
-	if given := o.Flags.given(configFlag); given != nil {
-		return given[0]
-	}
-	return lookup(o.Environ, EnvPrefix+"CONFIG")
+	// Flags are parsed flags that [BindFlags] has defined. Default: none.
+	Flags *pflag.FlagSet
 }
 
 // Load returns the configuration. Its error is an *[InvalidError] with all that
@@ -73,7 +64,7 @@ func Load(o Options) (*Config, error) {
 		l.fields = append(l.fields, f)
 		l.byPath[f.path] = f
 	}
-	if path := o.path(); path != "" {
+	if path := l.filePath(o); path != "" {
 		if err := l.file(path); err != nil {
 			return nil, err
 		}

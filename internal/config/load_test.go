@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 )
 
@@ -29,26 +29,14 @@ func fileWith(t *testing.T, text string) string {
 }
 
 // flagsOf parses a command line.
-func flagsOf(t *testing.T, args ...string) *Flags {
+func flagsOf(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
-	flags, _, err := parse(args)
-	if err != nil {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	BindFlags(flags)
+	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	return flags
-}
-
-// parse parses a command line, and returns the help as well.
-func parse(args []string) (*Flags, string, error) {
-	flags := NewFlags()
-	set := flag.NewFlagSet("serve", flag.ContinueOnError)
-	var help strings.Builder
-	set.SetOutput(&help)
-	for _, f := range flags.All() {
-		set.Var(f, f.Name, f.Usage)
-	}
-	set.PrintDefaults()
-	return flags, help.String(), set.Parse(args)
 }
 
 func mustLoad(t *testing.T, o Options) *Config {
@@ -260,7 +248,9 @@ func TestFlagsCheckTheirValuesAtOnce(t *testing.T) {
 		{"--limits-in-flight=0"}, {"--http3=maybe"}, {"--allow-private=10.0.0.1/8"}, {"--listen=x"}, {"--allow-http=maybe"}, {"--shutdown-timeout=5"},
 		{"--api-token=0123456789abcdef0123456789"}, // secrets are no flags
 	} {
-		if _, _, err := parse(args); err == nil {
+		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+		BindFlags(flags)
+		if err := flags.Parse(args); err == nil {
 			t.Errorf("%v was taken", args)
 		}
 	}
@@ -271,32 +261,31 @@ func TestFlagsCheckTheirValuesAtOnce(t *testing.T) {
 }
 
 func TestHelpListsWhatIsSetOftenWithItsDefault(t *testing.T) {
-	var shown []string
-	for _, f := range NewFlags().All() {
-		if !f.Hidden {
-			shown = append(shown, f.Name+" "+f.Type()+" "+f.String()+": "+f.Usage)
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	BindFlags(flags)
+	help := flags.FlagUsages()
+	for _, want := range []string{
+		"--config string", "--data dir", `(default data)`, "--listen host:port", "--ingress-listen host:port", "--metrics-listen host:port",
+		"--allow-private CIDR,…", "--allow-http", "--http3 on|off|N%|allowlist", "--log-level", "--api-token-file file", "--shutdown-timeout duration",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("help lacks %q:\n%s", want, help)
 		}
 	}
-	want := []string{
-		"config file : configuration file (env DISPATCHER_CONFIG); every key of it is a flag as well: log.level is --log-level",
-		"data dir data: directory of the store",
-		"listen host:port 127.0.0.1:8080: address of the API",
-		"ingress-listen host:port 127.0.0.1:8081: address of the ingress, TCP and with a certificate UDP; off for none",
-		"metrics-listen host:port off: address that serves GET /metrics without a token; off leaves them to the API, with a token",
-		"api-token-file file : file that holds the token of the API",
-		"shutdown-timeout duration 30s: how long a stop may take",
-		"allow-private CIDR,… : ranges that may be dialled although they are private, loopback or otherwise special: [10.1.0.0/16]",
-		"allow-http bool false: admit http URLs of subscribers",
-		"http3 on|off|N%|allowlist on: HTTP/3 for deliveries: on, off, a share of the origins such as 25%, or allowlist for those of http3_origins",
-		"log-level debug|info|warn|error info: lowest level that is logged",
-		"log-format text|json text: form of a line: text or json",
+	if strings.Contains(help, "limits-in-flight") {
+		t.Error("help lists everything")
 	}
-	if !slices.Equal(shown, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(shown, "\n"), strings.Join(want, "\n"))
+}
+
+func TestFlagsOfOthersAreLeftAlone(t *testing.T) {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	flags.Bool("json", false, "")
+	flags.String("node", "", "not ours")
+	if err := flags.Parse([]string{"--json", "--node=x"}); err != nil {
+		t.Fatal(err)
 	}
-	_, help, err := parse(nil)
-	if err != nil || !strings.Contains(help, "-limits-in-flight") {
-		t.Errorf("package flag shows %s, %v", help, err)
+	if c := mustLoad(t, Options{Flags: flags}); c.Node != "node" {
+		t.Errorf("node is %s", c.Node)
 	}
 }
 
