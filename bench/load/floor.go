@@ -1,0 +1,194 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/bench/host"
+	"github.com/dispatcher-engine/dispatcher/bench/stats"
+)
+
+// Stack is what posts the floor.
+type Stack string
+
+// Stacks.
+const (
+	// Client is a bare http.Client with keep-alive: what everybody would write.
+	Client Stack = "client"
+	// ClientConn is one http.ClientConn for each goroutine, from
+	// http.Transport.NewClientConn: no pool in between.
+	ClientConn Stack = "clientconn"
+)
+
+// Floor says how to post the same bodies straight to the receiver: without a
+// queue, a signature or a log.
+type Floor struct {
+	Stack       Stack    `json:"stack"`
+	Origins     []string `json:"origins"`
+	Tag         string   `json:"tag"`
+	Posts       int      `json:"posts"`
+	Subscribers int      `json:"subscribers"`
+	Concurrency int      `json:"concurrency"`
+	Body        int      `json:"body"`
+	Seed        uint64   `json:"seed"`
+}
+
+// Posted is what a floor gave.
+type Posted struct {
+	Start   time.Duration `json:"start"` // machine clock
+	End     time.Duration `json:"end"`
+	Failed  int           `json:"failed"`
+	Error   string        `json:"error,omitempty"` // the first one
+	Latency stats.Latency `json:"latency"`
+}
+
+// Rate is posts a second.
+func (p Posted) Rate(posts int) float64 { return rate(posts-p.Failed, p.End-p.Start) }
+
+func rate(n int, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// Run posts everything and returns when the last answer is there.
+func (f Floor) Run(ctx context.Context) (Posted, error) {
+	bodies, err := NewBodies(f.Body, f.Seed)
+	if err != nil {
+		return Posted{}, err
+	}
+	if len(f.Origins) == 0 || f.Subscribers < 1 || f.Concurrency < 1 {
+		return Posted{}, errors.New("floor: origins, subscribers and concurrency must be given")
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: f.Concurrency, MaxIdleConns: 0, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	var next atomic.Int64
+	workers := make([]poster, f.Concurrency)
+	var wg sync.WaitGroup
+	start := host.Now()
+	for i := range workers {
+		w := &workers[i]
+		w.floor, w.bodies, w.next = &f, bodies, &next
+		w.trip = w.sender(transport)
+		wg.Go(func() { w.run(ctx) })
+	}
+	wg.Wait()
+	out := Posted{Start: start, End: host.Now()}
+	var took []time.Duration
+	for i := range workers {
+		out.Failed += workers[i].failed
+		took = append(took, workers[i].took...)
+		if out.Error == "" && workers[i].err != nil {
+			out.Error = workers[i].err.Error()
+		}
+		workers[i].close()
+	}
+	out.Latency = stats.LatencyOf(took)
+	return out, ctx.Err()
+}
+
+// poster is one goroutine of a floor.
+type poster struct {
+	floor  *Floor
+	bodies *Bodies
+	next   *atomic.Int64
+	trip   func(*http.Request) (*http.Response, error)
+	conns  map[string]*http.ClientConn // by authority; with ClientConn only
+	body   []byte
+	took   []time.Duration
+	failed int
+	err    error
+}
+
+// sender returns how the stack sends one request.
+func (p *poster) sender(t *http.Transport) func(*http.Request) (*http.Response, error) {
+	if p.floor.Stack != ClientConn {
+		return (&http.Client{Transport: t}).Do
+	}
+	p.conns = map[string]*http.ClientConn{}
+	return func(req *http.Request) (*http.Response, error) {
+		conn, err := p.conn(req.Context(), t, req.URL)
+		if err != nil {
+			return nil, err
+		}
+		return conn.RoundTrip(req)
+	}
+}
+
+func (p *poster) conn(ctx context.Context, t *http.Transport, u *url.URL) (*http.ClientConn, error) {
+	if c := p.conns[u.Host]; c != nil && c.Err() == nil {
+		return c, nil
+	}
+	c, err := t.NewClientConn(ctx, u.Scheme, u.Host)
+	if err != nil {
+		return nil, err
+	}
+	p.conns[u.Host] = c
+	return c, nil
+}
+
+func (p *poster) close() {
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+func (p *poster) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		n := int(p.next.Add(1)) - 1
+		if n >= p.floor.Posts {
+			return
+		}
+		start := time.Now()
+		if err := p.post(ctx, n); err != nil {
+			p.failed++
+			p.err = err
+			continue
+		}
+		p.took = append(p.took, time.Since(start))
+	}
+}
+
+func (p *poster) post(ctx context.Context, n int) error {
+	sub := n % p.floor.Subscribers
+	p.body = p.bodies.Append(p.body[:0], n, host.Now())
+	target := p.floor.Origins[sub%len(p.floor.Origins)] + Path(sub)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(p.body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Webhook-Id", EventID(p.floor.Tag, n))
+	resp, err := p.trip(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the receiver answered %s", resp.Status)
+	}
+	return err
+}
+
+// authority returns host and port of a base URL.
+func authority(base string) (string, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return "", err
+	}
+	if _, _, err := net.SplitHostPort(u.Host); err != nil {
+		return "", fmt.Errorf("%q: %w", base, err)
+	}
+	return u.Host, nil
+}
