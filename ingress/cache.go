@@ -219,7 +219,7 @@ func (c *sourceCache) read(key sourceKey, r *reading) {
 	}
 	r.err = err
 	c.store(key, r, time.Now())
-	close(r.done)
+	defer close(r.done)
 	event := Lookup{Result: LookupFetched, Tenant: key.tenant, Source: key.source, Took: time.Since(began), Err: err}
 	switch {
 	case errors.Is(err, ErrUnknownSource):

@@ -89,7 +89,7 @@ func (b *receiver) room() []byte {
 		grown := make([]byte, len(b.buf), want)
 		copy(grown, b.buf)
 		b.buf = grown
-		return b.buf[len(b.buf):]
+		return b.buf[len(b.buf):cap(b.buf)]
 	}
 	return b.probe[:]
 }
