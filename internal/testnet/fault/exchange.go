@@ -97,8 +97,9 @@ func (x *exchange) answer() {
 	if x.badSig != nil {
 		status = http.StatusUnauthorized
 	}
+	f, ok := x.s.decide(atIdle, x.proto) // before the answer, which may bring a change of faults
 	x.reply(status, x.s.healthyFields(x.proto), []byte("ok"))
-	if f, ok := x.s.decide(atIdle, x.proto); ok && wait(x.s.ctx, nil, flight) {
+	if ok && wait(x.s.ctx, nil, flight) {
 		f.kind.act(x, f)
 		x.s.tally.fired(f.kind.Name)
 	}

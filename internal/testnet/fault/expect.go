@@ -45,8 +45,9 @@ type Expect struct {
 	Lie bool
 	// Pool is what becomes of the connection.
 	Pool Fate
-	// Overtaken: QUIC may drop an answer for the reset that follows it, and then
-	// this is the class of the failure. It counts when Status is set.
+	// Overtakes: QUIC may drop an answer that nobody has read yet for the end that
+	// follows it. Then there is none, and Overtaken is the class of the failure.
+	Overtakes bool
 	Overtaken delivery.Sent
 	// Cut: the answer's body is not all that was announced, or too long to keep.
 	Cut bool

@@ -126,11 +126,11 @@ func List() string {
 }
 
 func (p Param) usage() string {
-	value := p.Default
+	doc := p.Doc
 	if p.Words != nil {
-		value = strings.Join(p.Words, "|")
+		doc += ": " + strings.Join(p.Words, ", ")
 	}
-	return fmt.Sprintf("%s=%s (%s)", p.Name, value, p.Doc)
+	return fmt.Sprintf("%s=%s (%s)", p.Name, p.Default, doc)
 }
 
 func protocolList(ps []delivery.Protocol) string {

@@ -130,8 +130,13 @@ func (e Expect) withBody(n int) Expect {
 	return e
 }
 
-func (e Expect) lie(overtaken delivery.Sent) Expect {
-	e.Lie, e.Overtaken = true, overtaken
+func (e Expect) lie() Expect {
+	e.Lie = true
+	return e
+}
+
+func (e Expect) overtaken(by delivery.Sent) Expect {
+	e.Overtakes, e.Overtaken, e.BrokenOpen = true, by, true
 	return e
 }
 

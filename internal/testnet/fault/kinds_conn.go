@@ -74,7 +74,7 @@ func pathKinds() []Kind {
 			Cases: []Case{
 				{Params: "when=before", Want: ambiguous(0, FateGone, delivery.BrokenAfterDeath)},
 				{Params: "when=after", Want: ambiguous(1, FateGone, delivery.BrokenAfterDeath)},
-				{Params: "when=idle", Want: answered.fate(FateGone)},
+				{Params: "when=idle", Want: answered.fate(FateGone).overtaken(delivery.SentAmbiguous)},
 			},
 		},
 		{
@@ -117,14 +117,14 @@ func streamKinds() []Kind {
 			Name: "stop-reading", Doc: "the request's body is not read, and flow control stops it", Protocols: all,
 			act: actStopReading,
 			Cases: []Case{
-				{On: h1only, Want: ambiguous(0, FateGone, 0).atDeadline().withBody(8 << 20)},
+				{On: h1only, Want: ambiguous(0, FateGone, 0).atDeadline().withBody(4 << 20)},
 				{On: muxed, Want: ambiguous(0, FateAny, 0).atDeadline().withBody(1 << 20)},
 			},
 		},
 		{
 			Name: "noise", Doc: "what comes is no answer", Protocols: all,
 			Params: []Param{{
-				Name: "form", Doc: "bytes of another protocol, a head without a status, an end without an answer", Default: "bytes",
+				Name: "form", Doc: "of another protocol, without a status, or nothing at all", Default: "bytes",
 				Words: []string{"bytes", "no-status", "empty"}, form: formWord,
 			}},
 			act: actNoise,

@@ -149,7 +149,7 @@ func h3ResetCases() []Case {
 func h3CloseCases() []Case {
 	cases := []Case{
 		{Params: "code=0x100,when=handshake", Want: ambiguous(0, FateGone, 0).early()},
-		{Params: "code=0x100,when=idle", Want: answered.fate(FateGone)},
+		{Params: "code=0x100,when=idle", Want: answered.fate(FateGone).overtaken(delivery.SentAmbiguous)},
 	}
 	for _, c := range []struct {
 		code   string
