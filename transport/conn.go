@@ -22,7 +22,9 @@ var _ delivery.RoundTripper = (*Conn)(nil)
 // Protocol is what the connection speaks.
 func (c *Conn) Protocol() delivery.Protocol { return c.link.proto }
 
-// Reused reports whether the connection was up before this slot was asked for.
+// Reused reports whether another slot on the connection was handed out before:
+// its handshake is no news. Of several callers who waited for one handshake, the
+// first gets the news.
 func (c *Conn) Reused() bool { return c.reused }
 
 // Handshake tells how the connection came up. On a reused connection only the

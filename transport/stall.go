@@ -27,6 +27,8 @@ type stallTimer struct {
 const (
 	minStall = 500 * time.Millisecond
 	maxStall = 3 * time.Second
+	// maxLag is how late the timer may fire for its silence to count.
+	maxLag = 100 * time.Millisecond
 	// peerAckDelay is the default max_ack_delay (RFC 9000 section 18.2).
 	peerAckDelay = 25 * time.Millisecond
 )
@@ -67,7 +69,14 @@ func (s *stallTimer) check() {
 		s.mu.Unlock()
 		return
 	}
-	if left := s.wait() - time.Since(s.since); left > 0 {
+	left := s.wait() - time.Since(s.since)
+	if left < -maxLag {
+		// The timer came late, so this machine is busy, and the packet may lie
+		// in the socket. Only an undisturbed wait proves something.
+		s.since = time.Now()
+		left = s.wait()
+	}
+	if left > 0 {
 		s.running = true
 		s.timer.Reset(left)
 		s.mu.Unlock()
