@@ -75,6 +75,7 @@ func (s *Server) routes() http.Handler {
 	s.registerDeliveries()
 	s.registerProtocols()
 	private.HandleFunc("GET /v1/openapi.json", s.openAPI)
+	private.HandleFunc("GET /debug/pprof/{name}", s.profile)
 	if s.config.Metrics != nil {
 		private.Handle("GET /metrics", s.config.Metrics)
 	}
