@@ -145,7 +145,7 @@ func TestPriorityNeverOvertakesOrder(t *testing.T) {
 func TestSecretsHideFromEveryVerb(t *testing.T) {
 	s := Secret{Value: "whsec_hidden"}
 	sub := &Subscriber{Signing: []SigningScheme{{Secrets: []Secret{s}}}}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
 		if out := fmt.Sprintf(verb, s) + fmt.Sprintf(verb, *sub); strings.Contains(out, "hidden") {
 			t.Errorf("%s shows a secret: %s", verb, out)
 		}

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"time"
 )
@@ -127,11 +129,11 @@ type Secret struct {
 	ExpiresAt time.Time // zero = current; otherwise signs until then
 }
 
-// String hides the value, so that no format verb prints it by accident.
+// String hides the value.
 func (Secret) String() string { return "***" }
 
-// GoString hides the value from %#v.
-func (Secret) GoString() string { return "***" }
+// Format hides the value from every verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "***") }
 
 // SubscriberStatus is whether a subscriber takes deliveries.
 type SubscriberStatus uint8

@@ -104,17 +104,35 @@ func (d *directory) now() uint64 {
 	return d.generation
 }
 
-// forget drops what changed.
-func (d *directory) forget(tenant delivery.TenantNum, sub delivery.SubscriberNum) {
+// forget drops what changed. A deleted tenant takes its subscribers along: they
+// are not reported one by one.
+func (d *directory) forget(tenant delivery.TenantNum, sub delivery.SubscriberNum, deleted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.generation++
 	if sub != 0 {
 		d.subs.Remove(sub)
+		return
 	}
-	if tenant != 0 && sub == 0 {
-		d.tenants.Remove(tenant)
+	d.tenants.Remove(tenant)
+	if !deleted {
+		return
 	}
+	for _, p := range d.subs.Values() {
+		if p.sub.Tenant == tenant {
+			d.subs.Remove(p.sub.Num)
+		}
+	}
+}
+
+// purge drops everything: after the store was opened again, a change that was
+// visible and never durable may be gone.
+func (d *directory) purge() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.generation++
+	d.subs.Purge()
+	d.tenants.Purge()
 }
 
 // prepared is a subscriber with everything that sending to it needs, made once

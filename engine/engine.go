@@ -30,7 +30,6 @@ type Engine struct {
 	store     *storage.Store
 	registry  *storage.Registry
 	directory *directory
-	topics    *topics
 	transport *transport.Transport
 	selector  *protoselect.Selector
 	sched     *sched.Scheduler
@@ -78,9 +77,6 @@ func (e *Engine) assemble() error {
 	if e.directory, err = newDirectory(e.registry); err != nil {
 		return err
 	}
-	if e.topics, err = newTopics(e.registry); err != nil {
-		return err
-	}
 	e.watch()
 	if err := e.connect(); err != nil {
 		return err
@@ -88,15 +84,14 @@ func (e *Engine) assemble() error {
 	return e.schedule()
 }
 
-// watch keeps the caches true.
+// watch keeps the cache true.
 func (e *Engine) watch() {
 	stop := e.registry.Watch(func(changes []storage.Change) {
 		for _, c := range changes {
 			if c.Doc.Kind != "" {
 				continue
 			}
-			e.directory.forget(c.Tenant, c.Subscriber)
-			e.topics.forget(c.Tenant)
+			e.directory.forget(c.Tenant, c.Subscriber, c.Deleted)
 		}
 	})
 	e.onStopped("watch", func(context.Context) error { stop(); return nil })

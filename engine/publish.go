@@ -175,7 +175,7 @@ func (e *Engine) recipients(t *delivery.Tenant, in *EventInput, matches map[stri
 	if nums, ok := matches[in.Topic]; ok {
 		return nums, nil
 	}
-	nums, err := e.topics.match(t.Num, in.Topic)
+	nums, err := e.registry.Match(t.Num, in.Topic, nil)
 	if err != nil {
 		return nil, e.storeFault(fmt.Errorf("publish: match topic: %w", err))
 	}

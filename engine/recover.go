@@ -71,6 +71,7 @@ func (r *recoverer) reopen() bool {
 		return false
 	}
 	e.logger.Warn("store_reopened", "epoch", uint64(e.store.Lease().Epoch))
+	e.directory.purge()
 	e.sched.Resume()
 	return true
 }
