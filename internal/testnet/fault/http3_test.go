@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ type quicClient struct {
 func (b *peerBench) dialQUIC() (*quic.Conn, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), enough)
 	defer cancel()
-	return quic.DialAddr(ctx, b.Addr(), b.tls("h3"), &quic.Config{HandshakeIdleTimeout: 300 * time.Millisecond})
+	return quic.DialAddr(ctx, b.Addr(), b.tls("h3"), &quic.Config{HandshakeIdleTimeout: 2 * time.Second})
 }
 
 func (b *peerBench) quic() *quicClient {
@@ -196,11 +197,14 @@ func TestQUICHandshakesFailAsTold(t *testing.T) {
 			return ok && te.ErrorCode == code && te.Remote == remote
 		}
 	}
-	isType := func(err error) bool { _, ok := errors.AsType[*quic.IdleTimeoutError](err); return ok }
+	isSilence := func(err error) bool { // which of its timeouts is first depends on the machine
+		ne, ok := errors.AsType[net.Error](err)
+		return ok && ne.Timeout()
+	}
 	isVersion := func(err error) bool { _, ok := errors.AsType[*quic.VersionNegotiationError](err); return ok }
 	for spec, is := range map[string]func(error) bool{
 		"wrong-alpn": isTransport(0x178, true), "tls-alert": isTransport(0x150, true), "tls-alert:alert=40": isTransport(0x128, true),
-		"connection-refused": isTransport(quic.ConnectionRefused, true), "version-negotiation": isVersion, "black-hole": isType,
+		"connection-refused": isTransport(quic.ConnectionRefused, true), "version-negotiation": isVersion, "black-hole": isSilence,
 		"expired-certificate": isTransport(0x12a, false), "wrong-name-certificate": isTransport(0x12a, false),
 	} {
 		t.Run(spec, func(t *testing.T) {

@@ -67,7 +67,7 @@ func (b *peerBench) tls(protocols ...string) *tls.Config {
 func (b *peerBench) client(p delivery.Protocol) *http.Client {
 	var rt http.RoundTripper
 	if p == delivery.ProtocolHTTP3 {
-		tr := &http3.Transport{DisableCompression: true, TLSClientConfig: b.tls("h3"), QUICConfig: &quic.Config{HandshakeIdleTimeout: 300 * time.Millisecond}}
+		tr := &http3.Transport{DisableCompression: true, TLSClientConfig: b.tls("h3")}
 		b.t.Cleanup(func() { _ = tr.Close() })
 		rt = tr
 	} else {
