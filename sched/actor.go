@@ -43,6 +43,7 @@ type actor struct {
 	disabling  bool    // the engine was asked to disable it
 	reset      bool    // a commit failed: memory is to be thrown away
 	urlChanged time.Time
+	urlBefore  uint64 // hash of the URL that its health is about, from its note
 
 	// The window.
 	lanes     [delivery.Lanes]lane
@@ -105,7 +106,7 @@ func (s *Scheduler) newActor(num delivery.SubscriberNum, m memo, n note) *actor 
 	s.inMemory.Add(1)
 	a := &actor{
 		s: s, num: num, memo: m, asleep: m&memoAsleep != 0, unclean: m&memoKnown == 0,
-		window: firstWindow, allowance: s.cfg.StartAllowance, latency: n.latency,
+		window: firstWindow, allowance: s.cfg.StartAllowance, latency: n.latency, urlBefore: n.url,
 	}
 	a.recent, a.samples = n.recent, n.samples
 	if m&memoKnown != 0 {
@@ -244,6 +245,9 @@ func (a *actor) dismissLocked() {
 	m, n := a.memo, note{recent: a.recent, samples: a.samples, latency: a.latency}
 	if a.open {
 		m = a.memoLocked()
+		if m&memoSick != 0 {
+			n.url = hashURL(a.sub.URL)
+		}
 	}
 	if n.latency <= a.s.cfg.SlowAfter {
 		n.latency = 0

@@ -157,11 +157,12 @@ func (p pulse) failures(window int) int {
 }
 
 // disableReason says whether a subscriber that just failed is to be disabled.
-func disableReason(sub *delivery.Subscriber, h delivery.Health, now time.Time) delivery.Reason {
+// failing is for how long it has not had a success.
+func disableReason(sub *delivery.Subscriber, h delivery.Health, failing time.Duration) delivery.Reason {
 	if n := sub.DisableAfterFailures; n > 0 && h.Consecutive >= n {
 		return delivery.ReasonTooManyFailed
 	}
-	if d := sub.DisableAfter; d > 0 && !h.FailingSince.IsZero() && now.Sub(h.FailingSince) >= d {
+	if d := sub.DisableAfter; d > 0 && !h.FailingSince.IsZero() && failing >= d {
 		return delivery.ReasonFailingTooLong
 	}
 	return delivery.ReasonNone

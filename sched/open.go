@@ -194,6 +194,9 @@ func (a *actor) openLocked(o opened) {
 		a.retry.rewind()
 	}
 	a.openBreakerLocked()
+	if a.urlBefore != 0 && a.urlBefore != hashURL(o.sub.URL) {
+		a.newURLLocked()
+	}
 }
 
 // openBreakerLocked turns a stored wait into one on monotonic time. A clock

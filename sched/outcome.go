@@ -164,6 +164,11 @@ func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
 		}
 		return delivery.ReasonNone
 	}
+	if a.disabling || a.forgotten || a.sub.Status != delivery.SubscriberActive {
+		// The verdict has fallen: what was in flight then says nothing about the
+		// day when it is enabled again.
+		return delivery.ReasonNone
+	}
 	out := c.attempt.Outcome
 	if out.Class != delivery.ClassInterrupted {
 		a.latencyLocked(c.attempt.EndedAt.Sub(c.attempt.StartedAt))
@@ -177,7 +182,8 @@ func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
 	case out.Class == delivery.ClassGone:
 		return a.disablingLocked(delivery.ReasonGone, b)
 	case sig == signalFailure:
-		return a.disablingLocked(disableReason(a.sub, a.Health, c.attempt.EndedAt), b)
+		failing := a.s.time.age(a.FailingSince, c.attempt.EndedAt)
+		return a.disablingLocked(disableReason(a.sub, a.Health, failing), b)
 	}
 	return delivery.ReasonNone
 }
@@ -230,7 +236,7 @@ func (a *actor) latencyLocked(took time.Duration) {
 // disablingLocked notes that the subscriber is to be disabled. Its health
 // starts afresh, for the day when it is enabled again.
 func (a *actor) disablingLocked(reason delivery.Reason, b *batch) delivery.Reason {
-	if reason == delivery.ReasonNone || a.disabling || a.forgotten || a.sub.Status != delivery.SubscriberActive {
+	if reason == delivery.ReasonNone {
 		return delivery.ReasonNone
 	}
 	a.pulse = pulse{Health: delivery.Health{LastSuccess: a.LastSuccess}}

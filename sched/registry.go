@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -32,9 +33,15 @@ type note struct {
 	recent  uint64
 	samples int
 	latency time.Duration
+	url     uint64 // hash of the URL that its failures are about; 0 = it has none
 }
 
-func (n note) empty() bool { return n.recent == 0 && n.latency == 0 }
+func (n note) empty() bool { return n.recent == 0 && n.latency == 0 && n.url == 0 }
+
+// hashURL is never zero.
+func hashURL(url string) uint64 { return maphash.String(urlSeed, url) | 1 }
+
+var urlSeed = maphash.MakeSeed()
 
 // notesPerShard bounds notes: 64 shards × 1024.
 const notesPerShard = 1024

@@ -24,13 +24,9 @@ type SubscriberState struct {
 func (s *Scheduler) Status(sub delivery.SubscriberNum) (SubscriberState, error) {
 	st, known := s.liveStatus(sub)
 	if !known {
-		h, _, err := s.queue.Health(sub)
-		if err != nil {
+		var err error
+		if st, err = s.storedStatus(sub); err != nil {
 			return SubscriberState{}, fmt.Errorf("status of subscriber %d: %w", sub, err)
-		}
-		st.Health = h
-		if h.Breaker != delivery.BreakerClosed {
-			st.Waiting, st.Until = delivery.ReasonBreakerOpen, h.OpenUntil
 		}
 	}
 	rows, err := s.queue.Retrying(sub, time.Time{}, 0, 1)
@@ -42,6 +38,28 @@ func (s *Scheduler) Status(sub delivery.SubscriberNum) (SubscriberState, error) 
 		if st.Waiting == delivery.ReasonNone && st.Ready == 0 && st.InFlight == 0 {
 			st.Waiting = delivery.ReasonDue
 		}
+	}
+	return st, nil
+}
+
+// storedStatus is about a subscriber that is not in memory.
+func (s *Scheduler) storedStatus(num delivery.SubscriberNum) (SubscriberState, error) {
+	sub, err := s.dir.Subscriber(num)
+	if err != nil {
+		return SubscriberState{}, err
+	}
+	h, _, err := s.queue.Health(num)
+	if err != nil {
+		return SubscriberState{}, err
+	}
+	st := SubscriberState{Health: h}
+	switch {
+	case sub.Status == delivery.SubscriberPaused:
+		st.Waiting = delivery.ReasonPaused
+	case sub.Status == delivery.SubscriberDisabled:
+		st.Waiting = delivery.ReasonDisabled
+	case h.Breaker != delivery.BreakerClosed:
+		st.Waiting, st.Until = delivery.ReasonBreakerOpen, h.OpenUntil
 	}
 	return st, nil
 }

@@ -12,15 +12,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/internal/testnet"
+	"github.com/dispatcher-engine/dispatcher/internal/testnet/fault"
 	"github.com/dispatcher-engine/dispatcher/signing"
 )
 
 // receiveFlags are the flags of the test receiver.
 type receiveFlags struct {
 	listen, behave, secret, scheme, cert, key, altSvc, caOut string
+	faults                                                   []string
 	tls, h3, quiet, json                                     bool
 	count                                                    int
+
+	ca *testnet.CA // that --tls made
+}
+
+// receiving is a receiver that runs: one that behaves, or one that fails.
+type receiving interface {
+	URL(host, path string) string
+	Close() error
 }
 
 func (a *app) receive() *cobra.Command {
@@ -33,15 +44,26 @@ request and its counts at the end (Ctrl-C, or after --count requests).
 
 --behave takes a comma-separated list: status=503, retry-after=1, delay=2s,
 drip=1s (a body byte each), drip-bytes=10, drop (end the connection without an
-answer), fail-first=3, fail-status=500, fail-every=10, body=TEXT, location=URL.`,
+answer), fail-first=3, fail-status=500, fail-every=10, body=TEXT, location=URL.
+
+--fault makes it fail on purpose, below what an HTTP server can be told: resets,
+closes, GOAWAY, silence, bad certificates, storms and floods. Each is
+name:key=value,…, and the flag may be repeated; the first fault that is due acts.
+Free text is percent-encoded. "after" and its like count connections where a
+fault acts before there is a request. Where faults of HTTP/1.1 are given and none
+of HTTP/2, TLS offers HTTP/1.1 alone. The faults:
+
+` + fault.List(),
 		Example: `  dispatcher receive --listen 127.0.0.1:9000
   dispatcher receive --tls --h3 --ca-out ca.pem --secret whsec_…
-  dispatcher receive --behave fail-first=2,retry-after=1`,
+  dispatcher receive --behave fail-first=2,retry-after=1
+  dispatcher receive --tls --h3 --fault h3-reset:code=0x10b,every=3 --fault hang:p=0.01`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.runReceive(c.Context(), f) },
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:9000", "address to listen on")
 	fl.StringVar(&f.behave, "behave", "", "how to answer, see above")
+	fl.StringArrayVar(&f.faults, "fault", nil, "fail on purpose, see above (repeatable)")
 	fl.StringVar(&f.secret, "secret", "", "verify signatures with this secret")
 	fl.StringVar(&f.scheme, "scheme", "standard", "signature scheme of --secret")
 	fl.BoolVar(&f.tls, "tls", false, "serve TLS with a certificate made for the occasion")
@@ -70,7 +92,7 @@ func (a *app) runReceive(ctx context.Context, f receiveFlags) (err error) {
 		case <-ctx.Done():
 		}
 	}
-	receiver, err := testnet.Start(config)
+	receiver, counts, err := f.start(config)
 	if err != nil {
 		return err
 	}
@@ -87,14 +109,63 @@ func (a *app) runReceive(ctx context.Context, f receiveFlags) (err error) {
 		}
 		break
 	}
-	counts := receiver.Tally().Counts()
+	figures, summary := counts()
 	if f.json {
-		return printJSON(a.Out, counts)
+		return printJSON(a.Out, figures)
 	}
-	fmt.Fprintf(a.Out, "%d requests: %d ids accepted, %d duplicates, %d signature failures; h1 %d, h2 %d, h3 %d; %d TCP and %d QUIC connections\n",
-		counts.Requests, counts.Accepted, counts.Duplicates, counts.SignatureFailures, counts.H1, counts.H2, counts.H3,
-		counts.TCPConnections, counts.QUICConnections)
+	fmt.Fprintln(a.Out, summary)
 	return nil
+}
+
+// start runs the receiver that the flags ask for. counts returns its figures,
+// for JSON and as a line.
+func (f *receiveFlags) start(config testnet.Config) (r receiving, counts func() (any, string), err error) {
+	if len(f.faults) > 0 {
+		return f.startFaulty(config)
+	}
+	receiver, err := testnet.Start(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return receiver, func() (any, string) {
+		c := receiver.Tally().Counts()
+		return c, fmt.Sprintf("%d requests: %d ids accepted, %d duplicates, %d signature failures; h1 %d, h2 %d, h3 %d; %d TCP and %d QUIC connections",
+			c.Requests, c.Accepted, c.Duplicates, c.SignatureFailures, c.H1, c.H2, c.H3, c.TCPConnections, c.QUICConnections)
+	}, nil
+}
+
+func (f *receiveFlags) startFaulty(config testnet.Config) (receiving, func() (any, string), error) {
+	if f.behave != "" {
+		return nil, nil, usageError(errors.New("--behave and --fault do not go together: use --fault status:status=503"))
+	}
+	faults, err := fault.ParseFaults(f.faults...)
+	if err != nil {
+		return nil, nil, usageError(fmt.Errorf("--fault: %w", err))
+	}
+	for _, one := range faults {
+		if !f.reaches(config, one) {
+			return nil, nil, usageError(fmt.Errorf("--fault: %s needs --tls (or --cert and --key), for HTTP/3 also --h3", one.Kind().Name))
+		}
+	}
+	server, err := fault.Start(fault.Config{
+		Addr: config.Addr, CA: f.ca, Certificate: config.Certificate, HTTP3: config.HTTP3, AltSvc: config.AltSvc,
+		Faults: faults, Verify: config.Verify, OnRequest: config.OnRequest,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return server, func() (any, string) {
+		c := server.Tally().Counts()
+		return c, fmt.Sprintf("%d requests: handled %d times, %d of them again, %d refused after that; h1 %d, h2 %d, h3 %d; %d TCP and %d QUIC connections; faults %v",
+			c.Requests, c.Runs, c.SecondRuns, c.Lies, c.H1, c.H2, c.H3, c.TCPConnections, c.QUICConnections, c.Faults)
+	}, nil
+}
+
+// reaches reports whether a fault can happen on what the flags offer.
+func (f *receiveFlags) reaches(config testnet.Config, one fault.Fault) bool {
+	secure := config.Certificate != nil
+	return one.Applies(delivery.ProtocolHTTP1) || one.Applies(delivery.ProtocolHTTP2) && secure ||
+		one.Applies(delivery.ProtocolHTTP3) && config.HTTP3
 }
 
 func line(s testnet.Seen) string {
@@ -143,7 +214,7 @@ func (f *receiveFlags) makeCertificate(config *testnet.Config) error {
 	if err != nil {
 		return err
 	}
-	config.Certificate = &cert
+	config.Certificate, f.ca = &cert, ca
 	if f.caOut == "" {
 		return nil
 	}
