@@ -35,7 +35,8 @@ type Egress struct {
 	// part of its answers. Required. A QUIC dial through a proxy is refused.
 	Guard Guard
 	// Source4 and Source6 are the local addresses that TCP connections and UDP
-	// sockets are bound to. Default: the system's choice.
+	// sockets to peers of that family are bound to, a proxy's connections
+	// included. Default: the system's choice.
 	Source4, Source6 netip.Addr
 }
 
@@ -45,6 +46,9 @@ type Config struct {
 	// Guard is the address policy of the default egress, whose name is "".
 	// Required.
 	Guard Guard
+	// Source4 and Source6 are the local addresses of the default egress.
+	// Default: the system's choice.
+	Source4, Source6 netip.Addr
 	// Egresses are the named ones, as delivery.Route.Egress names them.
 	Egresses map[string]Egress
 	// RootCAs verify peers that have no CA of their own. Default: the system's.
@@ -163,6 +167,7 @@ func (c Config) validate() error {
 	if c.Guard == nil {
 		errs = append(errs, errors.New("guard: required"))
 	}
+	errs = append(errs, checkSources("", c.Source4, c.Source6))
 	for name, e := range c.Egresses {
 		errs = append(errs, e.validate(name))
 	}
@@ -197,11 +202,18 @@ func (e Egress) validate(name string) error {
 	if e.Guard == nil {
 		errs = append(errs, fmt.Errorf("egresses[%s].guard: required", name))
 	}
-	if e.Source4.IsValid() && !e.Source4.Is4() {
-		errs = append(errs, fmt.Errorf("egresses[%s].source4: %v: not an IPv4 address", name, e.Source4))
+	errs = append(errs, checkSources(fmt.Sprintf("egresses[%s].", name), e.Source4, e.Source6))
+	return errors.Join(errs...)
+}
+
+// checkSources refuses what the system would refuse only at the first dial.
+func checkSources(prefix string, source4, source6 netip.Addr) error {
+	var errs []error
+	if source4.IsValid() && !source4.Is4() {
+		errs = append(errs, fmt.Errorf("%ssource4: %v: not an IPv4 address", prefix, source4))
 	}
-	if e.Source6.IsValid() && !e.Source6.Is6() {
-		errs = append(errs, fmt.Errorf("egresses[%s].source6: %v: not an IPv6 address", name, e.Source6))
+	if source6.IsValid() && (!source6.Is6() || source6.Is4In6()) {
+		errs = append(errs, fmt.Errorf("%ssource6: %v: not an IPv6 address", prefix, source6))
 	}
 	return errors.Join(errs...)
 }

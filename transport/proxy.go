@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -61,18 +62,7 @@ func (d *tcpDialer) dialProxy(ctx context.Context, egress Egress, proxy *url.URL
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[proxy.Scheme]
 	}
-	address := net.JoinHostPort(proxy.Hostname(), port)
-	var conn net.Conn
-	var err error
-	if d.t.cfg.DialTCP != nil {
-		conn, err = d.t.cfg.DialTCP(ctx, "tcp", address)
-	} else {
-		dialer := &net.Dialer{}
-		if egress.Source4.IsValid() {
-			dialer.LocalAddr = &net.TCPAddr{IP: egress.Source4.AsSlice()}
-		}
-		conn, err = dialer.DialContext(ctx, "tcp", address)
-	}
+	conn, err := d.connectToProxy(ctx, egress, proxy.Hostname(), port)
 	if err != nil || proxy.Scheme != "https" {
 		return conn, err
 	}
@@ -85,6 +75,25 @@ func (d *tcpDialer) dialProxy(ctx context.Context, egress Egress, proxy *url.URL
 		return nil, err
 	}
 	return secure, nil
+}
+
+// connectToProxy resolves the proxy's name as the operator's own programs would
+// and connects from the egress's source address, which must be of the target's
+// family: so the name has to be resolved here.
+func (d *tcpDialer) connectToProxy(ctx context.Context, egress Egress, host, port string) (net.Conn, error) {
+	if d.t.cfg.DialTCP != nil {
+		return d.t.cfg.DialTCP(ctx, "tcp", net.JoinHostPort(host, port))
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	return race(ctx, d.t.cfg.DialStagger, addrs, nil,
+		func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
+			addr = addr.Unmap()
+			return plainDialer(egress, addr).DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), port))
+		},
+		func(c net.Conn) { _ = c.Close() }, d.t.pool.background)
 }
 
 // askForTunnel speaks CONNECT (RFC 9110 section 9.3.6).
@@ -105,7 +114,7 @@ func askForTunnel(conn net.Conn, proxy *url.URL, target string) error {
 	if err != nil {
 		return fmt.Errorf("connect %s: %w", target, err)
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode/100 != 2 { // any of them begins the tunnel
 		return fmt.Errorf("connect %s: the proxy answered %d", target, resp.StatusCode)
 	}
 	return nil

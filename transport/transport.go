@@ -49,7 +49,9 @@ func New(cfg Config) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transport config: %w", err)
 	}
-	t := &Transport{cfg: cfg, tls: store, egress: map[string]Egress{"": {Guard: cfg.Guard}}}
+	t := &Transport{cfg: cfg, tls: store, egress: map[string]Egress{
+		"": {Guard: cfg.Guard, Source4: cfg.Source4, Source6: cfg.Source6},
+	}}
 	maps.Copy(t.egress, cfg.Egresses)
 	t.pool = newPool(&t.cfg, t.dial)
 	t.sockets = newSockets(&t.cfg)
