@@ -448,7 +448,7 @@ func TestBrokenBodiesAreToldApart(t *testing.T) {
 func TestStoreThatHangsIsLeftWithoutA2xx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := setup(t, Config{EnqueueTimeout: 4 * time.Second})
-		n.store.block = make(chan struct{})
+		n.store.hold()
 		began := time.Now()
 		w := n.post("standard", genuine(t, "msg_1", vectorBody), vectorBody)
 		n.expect(w, http.StatusServiceUnavailable, OutcomeStoreFailed)

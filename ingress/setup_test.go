@@ -24,9 +24,9 @@ import (
 type fakeStore struct {
 	ready   atomic.Pointer[error]
 	fail    atomic.Pointer[error]
-	enqueue atomic.Int64  // calls
-	asked   atomic.Int64  // calls of Ready
-	block   chan struct{} // Enqueue waits for it, if set
+	enqueue atomic.Int64                  // calls
+	asked   atomic.Int64                  // calls of Ready
+	block   atomic.Pointer[chan struct{}] // Enqueue waits for it, if set
 
 	mu     sync.Mutex
 	rows   []row
@@ -45,6 +45,13 @@ func newFakeStore() *fakeStore {
 	return &fakeStore{byID: map[[2]string]int{}, byBody: map[string]int{}}
 }
 
+// hold makes Enqueue wait until the channel is closed.
+func (s *fakeStore) hold() chan struct{} {
+	c := make(chan struct{})
+	s.block.Store(&c)
+	return c
+}
+
 func (s *fakeStore) setFail(err error)  { s.fail.Store(&err) }
 func (s *fakeStore) setReady(err error) { s.ready.Store(&err) }
 
@@ -60,9 +67,9 @@ func (s *fakeStore) Ready() error {
 // Enqueue implements Enqueuer.
 func (s *fakeStore) Enqueue(ctx context.Context, m *Message) (Receipt, error) {
 	s.enqueue.Add(1)
-	if s.block != nil {
+	if block := s.block.Load(); block != nil {
 		select {
-		case <-s.block:
+		case <-*block:
 		case <-ctx.Done():
 			return Receipt{}, context.Cause(ctx)
 		}
