@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 
@@ -261,7 +262,12 @@ func classifyQUICDial(err error, e *delivery.SendError) {
 // localShortage finds what this machine has run out of.
 func localShortage(err error) delivery.Cause {
 	switch {
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EADDRINUSE):
+		// From bind, the first is a source address that this machine has not got;
+		// from connect, and the second from both, there is no port left.
+		if call, ok := errors.AsType[*os.SyscallError](err); ok && call.Syscall == "bind" && call.Err == syscall.EADDRNOTAVAIL {
+			return delivery.CauseLocal
+		}
 		return delivery.CausePorts
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
 		errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM), isType[*materialError](err):

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
 )
 
@@ -66,5 +67,18 @@ func TestSourceAddressOfTheWrongFamilyIsRefusedByName(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
+	}
+}
+
+// TestSourceAddressThatIsNotOursIsALocalErrorAndNoLackOfPorts, although the
+// system has one word for both.
+func TestSourceAddressThatIsNotOursIsALocalErrorAndNoLackOfPorts(t *testing.T) {
+	b := setup(t, func(c *Config) { c.Source4 = netip.MustParseAddr("192.0.2.1") })
+	ep, ctx := endpoint(443), within(t, 5*time.Second)
+	_, err := b.tr.DialTCP(ctx, ep, TCPOptions{})
+	wantSent(t, err, delivery.SentNever, delivery.CauseLocal)
+	_, err = b.tr.DialQUIC(ctx, ep, own(ep))
+	if se := wantSent(t, err, delivery.SentNever, delivery.CauseLocal); se.Broken != delivery.BrokenNot {
+		t.Errorf("it is held against the alternative: %v", se.Broken)
 	}
 }
