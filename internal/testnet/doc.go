@@ -9,6 +9,8 @@
 //	                                                └─► Tally: requests by protocol, duplicates,
 //	                                                    bad signatures, connections, latencies
 //
+//	Proxy ◄── CONNECT, and on to wherever the test wants the target to lead
+//
 // A receiver keeps hashes of ids, never bodies, so that a long run stays small.
 // It is not a server for production: its only purpose is to be sent to.
 package testnet

@@ -58,7 +58,9 @@ type Seen struct {
 	Status    int    // 0 = dropped
 	Bytes     int64
 	At        time.Time
-	Signature error // nil = verified, or nothing to verify with
+	Signature error  // nil = verified, or nothing to verify with
+	Remote    string // address and port that it came from
+	Client    string // first DNS name of the client's certificate, "" = none
 }
 
 // Receiver is a running receiver. Close it.
@@ -175,6 +177,7 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request) {
 		ID: req.Header.Get("Webhook-Id"), Attempt: req.Header.Get("Webhook-Attempt"),
 		Topic: req.Header.Get("Webhook-Topic"), Protocol: "h" + strconv.Itoa(req.ProtoMajor), Bytes: int64(len(body)),
 	}
+	seen.Remote, seen.Client = req.RemoteAddr, clientName(req)
 	if r.config.Verify != nil {
 		seen.Signature = r.config.Verify(req.Header, body)
 	}
@@ -196,6 +199,14 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request) {
 	}
 	behaviour := r.live.get()
 	seen.Status = behaviour.answer(w, req, n)
+}
+
+// clientName is the name in the certificate that a client has shown.
+func clientName(req *http.Request) string {
+	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 || len(req.TLS.PeerCertificates[0].DNSNames) == 0 {
+		return ""
+	}
+	return req.TLS.PeerCertificates[0].DNSNames[0]
 }
 
 func (r *Receiver) advertise(w http.ResponseWriter, req *http.Request) {
