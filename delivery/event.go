@@ -54,7 +54,17 @@ type Event struct {
 	TraceParent string    // W3C trace context of the publish, "" = none
 	Spool       string    // name of the spool file that holds a large payload, "" = inline
 	Size        int64     // payload bytes, inline or spooled
+	Headers     []Header  // of the request it came in, to go on with it; sorted, at most MaxEventHeaders
 }
+
+// Header is a header that goes on with an event.
+type Header struct {
+	Name  string // canonical
+	Value string
+}
+
+// MaxEventHeaders bounds [Event].Headers.
+const MaxEventHeaders = 32
 
 // AcceptedAt returns when the event was accepted, to the millisecond.
 func (e *Event) AcceptedAt() time.Time { return e.Key.Time() }

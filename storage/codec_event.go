@@ -14,12 +14,13 @@ const (
 	eventHasDeliverAt
 	eventHasTrace
 	eventSpooled
+	eventHasHeaders
 )
 
 // appendEventHead encodes an event up to its targets:
 //
 //	version, flags, tenant, [id], topic, content type, priority, [ordering key],
-//	[deliver at], [trace parent], size, [spool]
+//	[deliver at], [trace parent], size, [spool], [headers]
 //
 // The key is not in it.
 func appendEventHead(b []byte, e *delivery.Event) []byte {
@@ -43,6 +44,9 @@ func appendEventHead(b []byte, e *delivery.Event) []byte {
 	if e.Spool != "" {
 		flags |= eventSpooled
 	}
+	if len(e.Headers) > 0 {
+		flags |= eventHasHeaders
+	}
 	b = append(b, codecVersion, flags)
 	b = binary.AppendUvarint(b, uint64(e.Tenant))
 	if !own {
@@ -63,6 +67,12 @@ func appendEventHead(b []byte, e *delivery.Event) []byte {
 	b = binary.AppendUvarint(b, uint64(e.Size)) //nolint:gosec // a size
 	if e.Spool != "" {
 		b = appendString(b, e.Spool)
+	}
+	if len(e.Headers) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Headers)))
+		for _, h := range e.Headers {
+			b = appendString(appendString(b, h.Name), h.Value)
+		}
 	}
 	return b
 }
@@ -105,7 +115,24 @@ func (d *decoder) eventHead(key delivery.EventKey) *delivery.Event {
 			d.fail("spool name")
 		}
 	}
+	if flags&eventHasHeaders != 0 {
+		e.Headers = d.headers()
+	}
 	return e
+}
+
+// headers reads at least one header: none at all has no flag.
+func (d *decoder) headers() []delivery.Header {
+	n := d.count(2)
+	if n == 0 || n > delivery.MaxEventHeaders {
+		d.fail("headers")
+		return nil
+	}
+	list := make([]delivery.Header, n)
+	for i := range list {
+		list[i] = delivery.Header{Name: d.string(), Value: d.string()}
+	}
+	return list
 }
 
 // appendTargets encodes whom an event is for.

@@ -57,6 +57,11 @@ func (g gen) event() *delivery.Event {
 	if g.maybe() {
 		e.ID = e.Key.String()
 	}
+	if n := g.IntN(4); n == 3 {
+		for range 1 + g.IntN(delivery.MaxEventHeaders) {
+			e.Headers = append(e.Headers, delivery.Header{Name: g.text(9), Value: g.text(9)})
+		}
+	}
 	if g.IntN(4) == 0 {
 		e.Spool, e.Size = "x"+g.text(9), int64(g.number()>>2)
 	} else if p := g.text(40); p != "" {

@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -62,19 +64,22 @@ func (p *publishing) answer(hooks *Hooks, err error) {
 // not stored. If it ends later the receipts say [delivery.ErrUnknownCommit].
 //
 // Publish takes over the values it is given: Lease, Event.Size, Event.Spool and
-// Target.Leased are filled in, and nothing may be changed afterwards.
+// Target.Leased are filled in, and nothing may be changed afterwards. So it does
+// with the files of [Store.SpoolPayload].
 func (s *Store) Publish(ctx context.Context, events []*delivery.Published) []delivery.Receipt {
 	p := &publishing{
 		events: events, receipts: make([]delivery.Receipt, len(events)), done: make(chan struct{}, 1),
 	}
-	if err := s.admissible(ctx); err != nil {
-		return p.all(err)
+	err := s.admissible(ctx)
+	var c *committer
+	if err == nil {
+		c, err = s.committer()
 	}
-	c, err := s.committer()
 	if err != nil {
+		s.discard(takenOver(nil, events))
 		return p.all(err)
 	}
-	spooled := s.prepare(p)
+	spooled := takenOver(s.prepare(p), events)
 	if !c.push(job{publish: p}) {
 		s.discard(spooled)
 		return p.all(s.notTaken())
@@ -119,6 +124,16 @@ func (s *Store) admissible(ctx context.Context) error {
 	return nil
 }
 
+// takenOver adds to names the files that events bring along.
+func takenOver(names []string, events []*delivery.Published) []string {
+	for _, x := range events {
+		if x != nil && x.Event != nil && x.Event.Spool == spoolName(x.Event.Key, 0) && !slices.Contains(names, x.Event.Spool) {
+			names = append(names, x.Event.Spool)
+		}
+	}
+	return names
+}
+
 // prepare checks the events and moves large payloads into spool files.
 func (s *Store) prepare(p *publishing) (spooled []string) {
 	for i, x := range p.events {
@@ -133,7 +148,7 @@ func (s *Store) prepare(p *publishing) (spooled []string) {
 		if x.Event.Size <= s.cfg.SpoolOver || x.Event.Spool != "" {
 			continue
 		}
-		name, err := s.spool.write(x.Event.Key, x.Event.Payload)
+		name, _, err := s.spool.write(x.Event.Key, bytes.NewReader(x.Event.Payload))
 		if err != nil {
 			p.receipts[i].Err = fmt.Errorf("publish %s: %w", x.Event.Key, err)
 			continue
@@ -152,6 +167,8 @@ func checkPublished(x *delivery.Published) error {
 		return fmt.Errorf("publish: no event: %w", errBadEvent)
 	case x.Event.Key.IsZero() || x.Event.Tenant == 0 || x.Event.ID == "":
 		return fmt.Errorf("publish %q: key, tenant and id are needed: %w", x.Event.ID, errBadEvent)
+	case len(x.Event.Headers) > delivery.MaxEventHeaders:
+		return fmt.Errorf("publish %q: more than %d headers: %w", x.Event.ID, delivery.MaxEventHeaders, errBadEvent)
 	}
 	for i := range x.Targets {
 		if t := &x.Targets[i]; t.Subscriber == 0 || t.Lane >= delivery.Lanes {

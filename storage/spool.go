@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -31,8 +32,8 @@ type spool struct{ dir spoolFiles }
 // spoolFiles is the directory of the spool: an [os.Root], or a directory in a
 // test's file system.
 type spoolFiles interface {
-	// create writes a file and makes it durable.
-	create(name string, data []byte) error
+	// create writes a file to the end of data and makes it durable.
+	create(name string, data io.Reader) (int64, error)
 	open(name string) (io.ReadCloser, error)
 	// link gives a file a second, durable name. That it exists is no error.
 	link(name, second string) error
@@ -87,13 +88,14 @@ func parseSpoolName(name string) (ref DeliveryRef, ok bool) {
 	return ref, spoolName(ref.Event, ref.Subscriber) == name
 }
 
-// write stores an event's payload durably and returns its name.
-func (s *spool) write(k delivery.EventKey, payload []byte) (string, error) {
+// write stores an event's payload durably and returns its name and length.
+func (s *spool) write(k delivery.EventKey, payload io.Reader) (string, int64, error) {
 	name := spoolName(k, 0)
-	if err := s.dir.create(name, payload); err != nil {
-		return "", fmt.Errorf("spool payload: %w", errors.Join(err, s.remove(name)))
+	n, err := s.dir.create(name, payload)
+	if err != nil {
+		return "", 0, fmt.Errorf("spool payload: %w", errors.Join(err, s.remove(name)))
 	}
-	return name, nil
+	return name, n, nil
 }
 
 // keep gives a dead letter its own name for the bytes of a file.
@@ -131,6 +133,37 @@ func (s *spool) remove(name string) error {
 
 // OpenPayload streams the payload of an event whose Spool is set.
 func (s *Store) OpenPayload(name string) (io.ReadCloser, error) { return s.spool.open(name) }
+
+// SpoolPayload streams the payload of the event that is going to be published
+// under key into a durable file, and returns what its Spool and Size are then.
+// [Store.Publish] takes the file over: it removes the file of an event that was
+// not stored. One that is never published is collected.
+func (s *Store) SpoolPayload(ctx context.Context, key delivery.EventKey, r io.Reader) (name string, size int64, err error) {
+	if err := s.admissible(ctx); err != nil {
+		return "", 0, err
+	}
+	if _, err := s.committer(); err != nil {
+		return "", 0, err
+	}
+	name, size, err = s.spool.write(key, contextReader{ctx, r})
+	if err != nil {
+		return "", 0, fmt.Errorf("publish %s: %w", key, err)
+	}
+	return name, size, nil
+}
+
+// contextReader reads until its context ends.
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // lives for one call
+	r   io.Reader
+}
+
+func (c contextReader) Read(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(b)
+}
 
 // discard removes spool files that no batch refers to.
 func (s *Store) discard(names []string) {

@@ -13,19 +13,19 @@ import (
 // its directory, whatever the store says it is.
 type rootFiles struct{ root *os.Root }
 
-func (r rootFiles) create(name string, data []byte) error {
+func (r rootFiles) create(name string, data io.Reader) (int64, error) {
 	f, err := r.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = f.Write(data)
+	n, err := io.Copy(f, data)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+		return n, err
 	}
-	return r.syncNames()
+	return n, r.syncNames()
 }
 
 func (r rootFiles) syncNames() error {
@@ -67,20 +67,21 @@ type vfsFiles struct {
 
 func (v vfsFiles) path(name string) string { return v.fs.PathJoin(v.dir, v.fs.PathBase(name)) }
 
-func (v vfsFiles) create(name string, data []byte) error {
+func (v vfsFiles) create(name string, data io.Reader) (int64, error) {
 	f, err := v.fs.Create(v.path(name), vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	// The file system may change what it writes; the payload is not ours.
-	_, err = f.Write(append([]byte(nil), data...))
+	// The file system may change what it writes; the payload is not ours. The
+	// bare reader makes Copy use a buffer of its own.
+	n, err := io.Copy(f, struct{ io.Reader }{data})
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+		return n, err
 	}
-	return syncNamesIn(v.fs, v.dir)
+	return n, syncNamesIn(v.fs, v.dir)
 }
 
 func (v vfsFiles) open(name string) (io.ReadCloser, error) { return v.fs.Open(v.path(name)) }
