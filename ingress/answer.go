@@ -100,9 +100,12 @@ func (x *exchange) abandonBody(o Outcome) {
 	if x.r.ProtoMajor != 1 || x.r.ContentLength == 0 || x.received != nil && x.received.ended {
 		return
 	}
-	if o != OutcomeBodyTimeout { // who was too slow gets no more time
-		_ = x.conn.SetReadDeadline(time.Now().Add(drainTimeout))
+	wait := drainTimeout
+	// Who was too slow gets no more time, and who waits to be asked sends nothing.
+	if o == OutcomeBodyTimeout || x.received == nil && x.r.Header.Get("Expect") != "" {
+		wait = 0
 	}
+	_ = x.conn.SetReadDeadline(time.Now().Add(wait))
 	if x.received != nil || x.r.ContentLength < 0 || x.r.ContentLength > drainLimit {
 		x.w.Header().Set("Connection", "close")
 	}

@@ -28,6 +28,9 @@ type fakeStore struct {
 	asked   atomic.Int64                  // calls of Ready
 	block   atomic.Pointer[chan struct{}] // Enqueue waits for it, if set
 
+	// skipBody stores large bodies by their digest alone.
+	skipBody atomic.Bool
+
 	mu     sync.Mutex
 	rows   []row
 	byID   map[[2]string]int
@@ -83,11 +86,15 @@ func (s *fakeStore) Enqueue(ctx context.Context, m *Message) (Receipt, error) {
 	if m.Body.Size() <= 1<<20 {
 		sink = io.MultiWriter(h, kept)
 	}
-	if _, err := io.Copy(sink, m.Body.Reader()); err != nil {
-		return Receipt{}, err
+	if s.skipBody.Load() {
+		r.digest = m.Digest
+	} else {
+		if _, err := io.Copy(sink, m.Body.Reader()); err != nil {
+			return Receipt{}, err
+		}
+		h.Sum(r.digest[:0])
 	}
 	r.stored = kept.Bytes()
-	h.Sum(r.digest[:0])
 	r.Body = nil // it belongs to the request
 
 	s.mu.Lock()
