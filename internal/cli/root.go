@@ -87,11 +87,11 @@ token; 4 what was asked for does not exist.`,
 }
 
 func (a *app) talkCommands() []*cobra.Command {
-	return []*cobra.Command{a.tenants(), a.subscribers(), a.events(), a.deliveries(), a.dlq(), a.protocols()}
+	return []*cobra.Command{a.tenants(), a.subscribers(), a.events(), a.deliveries(), a.dlq(), a.protocols(), a.store()}
 }
 
 func (a *app) toolCommands() []*cobra.Command {
-	return []*cobra.Command{a.receive(), a.sign(), a.verify(), a.versionCommand()}
+	return []*cobra.Command{a.receive(), a.bench(), a.sign(), a.verify(), a.versionCommand()}
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -1,0 +1,229 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/bench/host"
+	"github.com/dispatcher-engine/dispatcher/bench/load"
+	"github.com/dispatcher-engine/dispatcher/bench/report"
+	"github.com/dispatcher-engine/dispatcher/bench/worker"
+	"github.com/dispatcher-engine/dispatcher/signing"
+)
+
+// Engine measures a node: durable publish, signed delivery, 2xx. Node, load
+// generator and receiver are processes of their own. It returns a report also
+// when promises did not hold (its Failures say which); an error means that
+// there is none.
+func Engine(ctx context.Context, c EngineConfig) (*report.Report, error) {
+	c = c.WithDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("bench engine: %w", err)
+	}
+	r := &engineRun{c: c, progress: newProgress(c.Run.Progress), best: map[load.Stack][]int{}}
+	rep, _ := c.Run.begin("dispatcher bench engine")
+	err := r.open()
+	if err == nil {
+		err = r.measure(ctx)
+	}
+	err = errors.Join(err, r.close())
+	if err != nil {
+		return nil, fmt.Errorf("bench engine: %w", err)
+	}
+	rep.Took = time.Since(rep.Started)
+	r.fill(rep)
+	return rep, nil
+}
+
+// engineRun is one run of [Engine].
+type engineRun struct {
+	c        EngineConfig
+	progress *progress
+	dir      *host.RunDir
+	fs       string
+	receiver *worker.Worker
+	load     *worker.Worker
+	origins  []string // of the healthy subscribers
+	hangs    string   // origin of the one that hangs
+	secret   string
+	nodes    int                  // data directories so far
+	best     map[load.Stack][]int // concurrencies, best first
+	measures []Measure
+	failures []string
+}
+
+// open makes directory and processes, and looks at the disk.
+func (r *engineRun) open() error {
+	var err error
+	if r.dir, err = r.c.Run.open(r.progress); err != nil {
+		return err
+	}
+	if r.fs, err = host.Disk(r.dir.Path); err != nil {
+		return err
+	}
+	secret, err := signing.GenerateSecret(signing.Standard)
+	if err != nil {
+		return err
+	}
+	r.secret = secret.Reveal()
+	start := func(name string, args ...string) (*worker.Worker, error) {
+		return worker.StartWorker(worker.Command{
+			Name: name, Args: append([]string{"bench", "worker"}, args...), Cores: r.c.Run.Cores, Log: r.dir.Join(name + ".log"),
+		})
+	}
+	if r.receiver, err = start("receiver", "receiver", strconv.Itoa(r.c.Origins+1)); err != nil {
+		return err
+	}
+	if r.load, err = start("load", "load"); err != nil {
+		return err
+	}
+	var all []string
+	if err := r.receiver.Call(context.Background(), "origins", nil, &all); err != nil {
+		return err
+	}
+	r.origins, r.hangs = all[:r.c.Origins], all[r.c.Origins]
+	return nil
+}
+
+func (r *engineRun) close() error {
+	const patience = 10 * time.Second
+	var errs []error
+	for _, w := range []*worker.Worker{r.load, r.receiver} {
+		if w != nil {
+			errs = append(errs, w.Stop(patience))
+		}
+	}
+	if r.dir != nil {
+		errs = append(errs, r.dir.Remove())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *engineRun) fail(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.failures = append(r.failures, text)
+	r.progress.say("FAILED: %s", text)
+}
+
+func (r *engineRun) wants(name string) bool { return slices.Contains(r.c.Workloads, name) }
+
+// measure runs everything: the calibration of the floor, the workloads in
+// turns on one node, then those that need nodes of their own.
+func (r *engineRun) measure(ctx context.Context) error {
+	if err := r.calibrate(ctx); err != nil {
+		return err
+	}
+	if err := r.turns(ctx); err != nil {
+		return err
+	}
+	if r.wants("kill") {
+		for round := range r.c.Rounds {
+			if err := r.kill(ctx, round); err != nil {
+				return fmt.Errorf("kill: %w", err)
+			}
+		}
+	}
+	if !r.wants("scale") {
+		return nil
+	}
+	for _, n := range r.c.Scale {
+		if err := r.scale(ctx, n); err != nil {
+			return fmt.Errorf("scale to %d subscribers: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// turns interleaves the workloads: each of them in each round.
+func (r *engineRun) turns(ctx context.Context) error {
+	var list []workload
+	for _, w := range r.workloads() {
+		if r.wants(w.name) {
+			list = append(list, w)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return r.withNode(ctx, r.c.Subscribers, func(n *node) error {
+		for round := range r.c.Rounds {
+			for _, w := range list {
+				if err := r.turn(ctx, n, w, round); err != nil {
+					return fmt.Errorf("%s, round %d: %w", w.name, round+1, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// newData returns a fresh data directory for a node.
+func (r *engineRun) newData() nodeSpec {
+	r.nodes++
+	name := "node" + strconv.Itoa(r.nodes)
+	return nodeSpec{data: r.dir.Join(name), log: r.dir.Join(name + ".log"), config: r.c.NodeConfig, cores: r.c.Run.Cores}
+}
+
+// withNode starts a node with subscribers, warms it up, and stops it in the
+// end.
+func (r *engineRun) withNode(ctx context.Context, subscribers int, do func(*node) error) (err error) {
+	n, err := startNode(ctx, r.newData())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.stop()) }()
+	r.progress.say("a node with %d subscribers", subscribers)
+	if err := n.register(ctx, subscribers, r.origins, r.secret, r.c.Concurrency); err != nil {
+		return err
+	}
+	if err := r.warmUp(ctx, n, subscribers); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	return do(n)
+}
+
+// warmUp opens connections and fills caches: not measured, but checked.
+func (r *engineRun) warmUp(ctx context.Context, n *node, subscribers int) error {
+	events := max(200, min(2000, subscribers))
+	m := Measure{Workload: "warm-up", Events: events, Deliveries: events}
+	tag := "warm-" + strconv.Itoa(r.nodes)
+	if err := r.begin(ctx, tag, events, subscribers, false); err != nil {
+		return err
+	}
+	if _, err := r.publish(ctx, n, load.Publish{Tag: tag, Subscribers: subscribers, Events: events, Batch: r.c.BatchSize}, &m); err != nil {
+		return err
+	}
+	return r.arrived(ctx, &m)
+}
+
+// profile takes the profiles that were asked for while a workload runs. The
+// returned function waits for them.
+func (r *engineRun) profile(ctx context.Context, n *node, w workload, round int) func() error {
+	if w.name != r.c.ProfileOf || round != 0 {
+		return func() error { return nil }
+	}
+	cpu := make(chan error, 1)
+	if r.c.CPUProfile == "" {
+		cpu <- nil
+	} else {
+		path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(r.c.ProfileFor.Seconds()))
+		go func() { cpu <- n.save(ctx, path, r.c.CPUProfile) }()
+	}
+	return func() error {
+		err := <-cpu
+		if r.c.MemProfile != "" {
+			err = errors.Join(err, n.save(ctx, "/debug/pprof/heap", r.c.MemProfile))
+		}
+		for _, file := range []string{r.c.CPUProfile, r.c.MemProfile} {
+			if file != "" && err == nil {
+				r.progress.say("profile of the node during %s: %s", w.name, filepath.Clean(file))
+			}
+		}
+		return err
+	}
+}

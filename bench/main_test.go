@@ -1,0 +1,27 @@
+package bench_test
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/dispatcher-engine/dispatcher/internal/cli"
+)
+
+// asMain makes the test binary be the dispatcher: the benchmarks run processes
+// of the program that they are in.
+const asMain = "DISPATCHER_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	os.Exit(cli.Run(ctx, "test", os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dispatcher-engine/dispatcher/bench"
+	"github.com/dispatcher-engine/dispatcher/bench/load"
+	"github.com/dispatcher-engine/dispatcher/bench/report"
+)
+
+func (a *app) bench() *cobra.Command {
+	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
+		a.benchEngine(), a.benchWorker())
+	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
+prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
+and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
+a promise did not hold during the run (a lost event, a bad signature).
+
+Run it on a quiet machine: what else runs there is measured, too.`
+	return c
+}
+
+// benchRun binds the flags that all benchmarks share.
+func benchRun(f *pflag.FlagSet, run *bench.Run) {
+	f.StringVar(&run.Data, "data", "", "make the run's directory here (default: the first of $TMPDIR and /var/tmp that is on a disk)")
+	f.Uint64Var(&run.Seed, "seed", 0, "seed of everything drawn by chance (default: made and printed)")
+	f.StringVar(&run.Out, "out", "bench-reports", `directory for the reports ("" = none)`)
+	f.StringVar(&run.JSON, "json", "", "write the JSON report to this file, too")
+}
+
+// prepareRun completes what the flags said.
+func (a *app) prepareRun(c *cobra.Command, run *bench.Run) {
+	for run.Seed == 0 {
+		run.Seed = uint64(rand.Uint32()) // short enough to be typed again
+	}
+	run.Progress = a.Err
+	run.Command = repeatable(c, run.Seed)
+	a.note("seed %d", run.Seed)
+}
+
+// repeatable is the command line that repeats a run: the flags that were given,
+// in the order of their names, and the seed.
+func repeatable(c *cobra.Command, seed uint64) string {
+	line := []string{c.CommandPath()}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == "seed" {
+			return
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if f.Value.Type() == "bool" && value == "true" {
+			line = append(line, "--"+f.Name)
+			return
+		}
+		if strings.ContainsAny(value, " '\"$\\") || value == "" {
+			value = strconv.Quote(value)
+		}
+		line = append(line, "--"+f.Name+"="+value)
+	})
+	return strings.Join(append(line, fmt.Sprintf("--seed=%d", seed)), " ")
+}
+
+// finishRun prints and writes a report.
+func (a *app) finishRun(run bench.Run, name string, rep *report.Report, err error) error {
+	if err != nil {
+		return err
+	}
+	return run.Write(name, rep, a.Out)
+}
+
+func (a *app) benchEngine() *cobra.Command {
+	var quick bool
+	var given bench.EngineConfig
+	c := &cobra.Command{
+		Use: "engine", Short: "Durable publish to signed delivery, beside a bare HTTP client", Args: noArgs,
+		Long: `engine runs a node ("dispatcher serve"), a load generator and a receiver as three
+processes and measures them against the floor: a bare keep-alive http.Client, at
+the best of several concurrencies, that posts the same bodies to the same
+receiver with no queue, no signature and no log. The same is done with one
+http.Transport.NewClientConn per connection.
+
+Bodies have 1 KiB, the store syncs every publish to a real disk (a directory in
+memory is refused), every delivery is signed and every transition is on its
+timeline. Traffic is plain HTTP/1.1 on loopback.
+
+Workloads: ` + strings.Join(bench.EngineWorkloads(), ", ") + `.
+
+Settings for the node come from --node-config, or from DISPATCHER_… in the
+environment; the report names them. Profiles are fetched from the node's
+/debug/pprof, which every node has behind its API token.`,
+		Example: `  dispatcher bench engine --quick
+  dispatcher bench engine --workloads drain,fan-out --rounds 5
+  dispatcher bench engine --workloads scale --scale 1,100,10000
+  dispatcher bench engine --workloads drain --cpuprofile cpu.pprof --memprofile heap.pprof`,
+	}
+	bindEngine(c.Flags(), &given)
+	c.Flags().BoolVar(&quick, "quick", false, "sizes that take less than a minute; flags given beside it win")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		config := bench.EngineConfig{}
+		if quick {
+			config = bench.EngineQuick()
+		}
+		overlay(c.Flags(), func(f *pflag.FlagSet) { bindEngine(f, &config) })
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return usageError(err)
+		}
+		a.prepareRun(c, &config.Run)
+		rep, err := bench.Engine(c.Context(), config)
+		return a.finishRun(config.Run, "engine", rep, err)
+	}
+	return c
+}
+
+// overlay binds a second set of flags to values that a preset filled in, and
+// sets those that were given on the command line.
+func overlay(given *pflag.FlagSet, bind func(*pflag.FlagSet)) {
+	kept := pflag.NewFlagSet("preset", pflag.ContinueOnError)
+	kept.SetNormalizeFunc(given.GetNormalizeFunc())
+	bind(kept)
+	given.Visit(func(f *pflag.Flag) {
+		to := kept.Lookup(f.Name)
+		if to == nil {
+			return
+		}
+		from, isList := f.Value.(pflag.SliceValue)
+		if list, ok := to.Value.(pflag.SliceValue); ok && isList {
+			_ = list.Replace(from.GetSlice()) // parsed before
+			return
+		}
+		_ = to.Value.Set(f.Value.String()) // parsed before
+	})
+}
+
+// bindEngine binds flags to a config; what it holds are their defaults.
+func bindEngine(f *pflag.FlagSet, c *bench.EngineConfig) {
+	d := c.WithDefaults()
+	benchRun(f, &c.Run)
+	f.IntVar(&c.Run.Cores, "cores", orInt(c.Run.Cores, 2), "cores that node, load and receiver share; 0 = all")
+	f.StringSliceVar(&c.Workloads, "workloads", d.Workloads, "what to run")
+	f.IntVar(&c.Rounds, "rounds", d.Rounds, "rounds of each workload")
+	f.IntVar(&c.Subscribers, "subscribers", d.Subscribers, "subscribers, except in scale")
+	f.IntVar(&c.Origins, "origins", d.Origins, "ports of the receiver that the subscribers are spread over")
+	f.IntVar(&c.Concurrency, "concurrency", d.Concurrency, "attempts in flight of one subscriber; 0 = the node's default")
+	f.IntVar(&c.Body, "body", d.Body, "bytes of a payload")
+	f.IntVar(&c.Connections, "connections", d.Connections, "connections that publish")
+	f.IntVar(&c.BatchSize, "batch-size", d.BatchSize, "events of an NDJSON batch")
+	f.IntVar(&c.Backlog, "backlog", d.Backlog, "drain: deliveries queued")
+	f.IntVar(&c.FanOut, "fan-out", d.FanOut, "fan-out: deliveries")
+	f.IntVar(&c.Single, "single", d.Single, "single: events")
+	f.IntVar(&c.Batch, "batch", d.Batch, "batch: events")
+	f.IntVar(&c.Accept, "accept", d.Accept, "accept, accept-batch: events")
+	f.Float64Var(&c.Rate, "rate", d.Rate, "latency: events a second")
+	f.DurationVar(&c.LatencyFor, "latency-for", d.LatencyFor, "latency: for how long")
+	f.IntVar(&c.Hang, "hang", d.Hang, "hang: events for the healthy subscribers")
+	f.DurationVar(&c.HangFor, "hang-for", d.HangFor, "hang: for how long latency is measured")
+	f.IntVar(&c.Kill, "kill", d.Kill, "kill: deliveries queued")
+	f.IntSliceVar(&c.Scale, "scale", d.Scale, "scale: numbers of subscribers")
+	f.IntVar(&c.ScaleEvents, "scale-events", d.ScaleEvents, "scale: events")
+	f.IntVar(&c.FloorPosts, "floor-posts", d.FloorPosts, "posts of one floor")
+	f.IntSliceVar(&c.FloorConcurrency, "floor-concurrency", d.FloorConcurrency, "connections that the floor is tried with")
+	f.IntVar(&c.FloorKeep, "floor-keep", d.FloorKeep, "how many of those are repeated beside each workload")
+	f.StringVar(&c.NodeConfig, "node-config", "", "configuration file for the node")
+	f.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the node to this file")
+	f.StringVar(&c.MemProfile, "memprofile", "", "write a heap profile of the node to this file")
+	f.StringVar(&c.ProfileOf, "profile-of", d.ProfileOf, "workload that is profiled, in its first round")
+	f.DurationVar(&c.ProfileFor, "profile-for", d.ProfileFor, "duration of the CPU profile")
+}
+
+func orInt(v, fallback int) int {
+	if v == 0 {
+		return fallback
+	}
+	return v
+}
+
+// benchWorker is what the benchmarks run themselves as. It is hidden: it speaks
+// its own protocol on stdin and stdout.
+func (a *app) benchWorker() *cobra.Command {
+	kinds := map[string]func(ctx context.Context, args []string) error{
+		"load": func(ctx context.Context, _ []string) error { return load.ServeGenerator(ctx, a.In, a.Out) },
+		"receiver": func(ctx context.Context, args []string) error {
+			origins := 1
+			if len(args) > 0 {
+				var err error
+				if origins, err = strconv.Atoi(args[0]); err != nil || origins < 1 {
+					return usageError(fmt.Errorf("origins %q: want a number", args[0]))
+				}
+			}
+			return load.ServeReceiver(ctx, origins, a.In, a.Out)
+		},
+	}
+	return &cobra.Command{
+		Use: "worker KIND", Short: "A process of a benchmark", Hidden: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 || kinds[args[0]] == nil {
+				names := make([]string, 0, len(kinds))
+				for name := range kinds {
+					names = append(names, name)
+				}
+				slices.Sort(names)
+				return usageError(errors.New("bench worker needs one of " + strings.Join(names, ", ")))
+			}
+			return kinds[args[0]](c.Context(), args[1:])
+		},
+	}
+}
