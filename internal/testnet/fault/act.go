@@ -42,16 +42,15 @@ func actGoAway(x *exchange, f Fault) {
 		return
 	}
 	where := f.word("id") + f.word("last")
-	if f.is("when", "idle") {
-		g.goAway(where, f.num("code"))
-		return
-	}
 	// The two protocols count from different sides: "at" excludes over HTTP/3
 	// and includes over HTTP/2.
 	if where == "below" || where == "at" && x.proto == delivery.ProtocolHTTP3 {
 		x.refuse()
 	}
 	g.goAway(where, f.num("code"))
+	if f.is("when", "idle") {
+		return
+	}
 	switch f.word("then") {
 	case "answer":
 		x.answerNow()

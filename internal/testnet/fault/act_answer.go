@@ -122,8 +122,9 @@ func actResetAfterHeaders(x *exchange, f Fault) {
 const flight = 100 * time.Millisecond
 
 func actEarlyAnswer(x *exchange, _ Fault) {
-	x.ran = true // it decided without the body
-	x.s.tally.ran(x.id)
+	x.mu.Lock()
+	x.runLocked() // it decided without the body
+	x.mu.Unlock()
 	x.status = http.StatusOK
 	if x.head(head{status: http.StatusOK, length: 2}) == nil && x.data([]byte("ok")) == nil {
 		_ = x.endEarly() // the peer may have left

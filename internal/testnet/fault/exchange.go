@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -37,6 +38,9 @@ type wire interface {
 	data(p []byte) error
 	// end ends the answer, whatever length was announced.
 	end() error
+	// register tells the connection whose request it is, for a GOAWAY that
+	// excludes it later; false = one has been sent already.
+	register(x *exchange) bool
 	// finish is called when the request has been dealt with.
 	finish()
 	// reset aborts the request: its stream, or over HTTP/1.1 the connection.
@@ -62,16 +66,19 @@ type connection interface {
 // exchange is one request and its answer.
 type exchange struct {
 	wire
-	s       *Server
-	proto   delivery.Protocol
-	header  http.Header
-	id      string
-	body    bytes.Buffer // kept only to verify a signature
-	bytes   int64
-	ran     bool  // the handler did
-	badSig  error // as far as it is known: after the run
-	status  int   // answered, 0 = not
-	refusal bool  // the peer was told "not processed"
+	s      *Server
+	proto  delivery.Protocol
+	header http.Header
+	id     string
+	body   bytes.Buffer // kept only to verify a signature
+	bytes  int64
+	badSig error // as far as it is known: after the run
+	status int   // answered, 0 = not
+
+	mu       sync.Mutex
+	ran      bool // the handler did
+	refused  bool // the peer was told "not processed"
+	excluded bool // by a GOAWAY that another request caused
 }
 
 // serve deals with a request whose headers are in.
@@ -80,6 +87,10 @@ func (s *Server) serve(w wire, p delivery.Protocol, header http.Header) {
 	s.tally.arrived(x.id, p)
 	defer w.finish()
 	defer x.report()
+	if !w.register(x) {
+		x.hang() // a GOAWAY was sent before it came
+		return
+	}
 	f, ok := s.decide(atRequest, p)
 	if !ok {
 		x.answer()
@@ -122,20 +133,59 @@ func (x *exchange) reply(status int, fields []field, body []byte) {
 }
 
 // process reads the body and runs the handler, which is to count. It returns
-// false when the body broke off.
+// false when the body broke off, or when the peer has been told meanwhile that
+// the request is not processed.
 func (x *exchange) process() bool {
-	if x.ran {
+	if x.hasRun() {
 		return true
 	}
 	if !x.read() {
 		return false
 	}
-	if x.s.config.Verify != nil {
-		x.badSig = x.s.config.Verify(x.header, x.body.Bytes())
+	x.mu.Lock()
+	excluded := x.excluded
+	if !excluded {
+		x.runLocked()
 	}
+	x.mu.Unlock()
+	if excluded {
+		x.hang() // until the peer has read that
+	}
+	return !excluded
+}
+
+// runLocked runs the handler. After a refusal that makes the refusal a lie.
+func (x *exchange) runLocked() {
 	x.ran = true
 	x.s.tally.ran(x.id)
-	return true
+	if x.refused {
+		x.s.tally.lied(x.id)
+	}
+}
+
+func (x *exchange) hasRun() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ran
+}
+
+// refuse notes that the peer is told "not processed".
+func (x *exchange) refuse() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ran && !x.refused {
+		x.s.tally.lied(x.id)
+	}
+	x.refused = true
+}
+
+// exclude is refuse by a GOAWAY that another request caused: unless its handler
+// has run already, it does not run any more.
+func (x *exchange) exclude() {
+	x.refuse()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.excluded = true
 }
 
 func (x *exchange) read() bool {
@@ -146,6 +196,9 @@ func (x *exchange) read() bool {
 	n, err := x.readBody(sink)
 	x.bytes = n
 	x.s.tally.read(x.id, n)
+	if err == nil && x.s.config.Verify != nil {
+		x.badSig = x.s.config.Verify(x.header, x.body.Bytes())
+	}
 	return err == nil
 }
 
@@ -153,14 +206,6 @@ func (x *exchange) read() bool {
 // handler; false = it broke off on the way.
 func (x *exchange) until(f Fault) bool {
 	return !f.is("when", "after") || x.process()
-}
-
-// refuse notes that the peer is told "not processed".
-func (x *exchange) refuse() {
-	if x.ran && !x.refusal {
-		x.s.tally.lied(x.id)
-	}
-	x.refusal = true
 }
 
 // patience bounds how long a request hangs: a peer that has left without a word

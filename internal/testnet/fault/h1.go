@@ -162,7 +162,8 @@ func (w *http1Stream) endEarly() error {
 	return err
 }
 
-func (w *http1Stream) finish() {}
+func (w *http1Stream) register(*exchange) bool { return true }
+func (w *http1Stream) finish()                 {}
 
 // reusable reports whether the next request can follow.
 func (w *http1Stream) reusable() bool {

@@ -32,6 +32,7 @@ type http2Conn struct {
 	mu      sync.Mutex
 	streams map[uint32]*http2Stream
 	flow    flow
+	ledger  ledger
 }
 
 // serveHTTP2 serves until the connection ends, and waits for its requests.
@@ -188,16 +189,17 @@ func (h *http2Conn) take(id uint32) *http2Stream {
 	return st
 }
 
-// goAway sends the frame, with an id as seen from a stream.
-func (h *http2Conn) goAway(from uint32, where string, code uint64) {
-	last := from
+// goAway sends the frame, with an id as seen from a request's stream.
+func (h *http2Conn) goAway(from *http2Stream, where string, code uint64) {
+	last := from.id
 	switch {
 	case where == "above":
 		last = 1<<31 - 1
-	case where == "below" && from > 2:
-		last = from - 2
+	case where == "below" && from.id > 2:
+		last = from.id - 2
 	case where == "below":
 		last = 0
 	}
-	_ = h.frame(func() error { return h.fr.WriteGoAway(last, http2.ErrCode(code), []byte("fault")) }) //nolint:gosec // truncated by the peer's own width
+	h.ledger.exclude(uint64(last)+1, from.x)
+	_ = h.frame(func() error { return h.fr.WriteGoAway(last, http2.ErrCode(code), []byte("fault")) }) //nolint:gosec // 32 bits on the wire; the reader notices an end
 }

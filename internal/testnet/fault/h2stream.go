@@ -17,6 +17,7 @@ const maxFrame = 16 << 10
 type http2Stream struct {
 	h    *http2Conn
 	id   uint32
+	x    *exchange // what it belongs to
 	body inbox
 	once sync.Once
 	left chan struct{} // closed when the peer has reset it
@@ -121,6 +122,11 @@ func (st *http2Stream) endEarly() error {
 	return nil
 }
 
+func (st *http2Stream) register(x *exchange) bool {
+	st.x = x
+	return st.h.ledger.add(uint64(st.id), x)
+}
+
 // finish forgets the stream. What it has not read goes back to the connection's
 // flow control, or the streams beside it would starve.
 func (st *http2Stream) finish() {
@@ -161,4 +167,4 @@ func (st *http2Stream) leave() {
 
 func (st *http2Stream) connection() connection { return st.h.c }
 
-func (st *http2Stream) goAway(where string, code uint64) { st.h.goAway(st.id, where, code) }
+func (st *http2Stream) goAway(where string, code uint64) { st.h.goAway(st, where, code) }

@@ -54,6 +54,7 @@ type http3Conn struct {
 	s       *Server
 	conn    *quic.Conn
 	control *quic.SendStream
+	ledger  ledger
 }
 
 var _ connection = (*http3Conn)(nil)

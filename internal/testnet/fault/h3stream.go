@@ -16,6 +16,7 @@ type http3Stream struct {
 	h   *http3Conn
 	str *quic.Stream
 	br  *bufio.Reader
+	x   *exchange // what it belongs to
 
 	closed bool // the answer has ended; owned by the request's goroutine
 }
@@ -104,6 +105,11 @@ func (st *http3Stream) endEarly() error {
 	return err
 }
 
+func (st *http3Stream) register(x *exchange) bool {
+	st.x = x
+	return st.h.ledger.add(uint64(st.str.StreamID()), x) //nolint:gosec // not negative
+}
+
 // finish lets go of both directions, or the stream would count for ever. After
 // an answer's end a cancel would take back what is on its way.
 func (st *http3Stream) finish() {
@@ -145,5 +151,6 @@ func (st *http3Stream) goAway(where string, _ uint64) {
 	case where == "below" && id >= 4:
 		id -= 4
 	}
+	st.h.ledger.exclude(id, st.x)
 	_, _ = st.h.control.Write(appendFrame(nil, frameGoAway, quicvarint.Append(nil, id))) // the peer may have left
 }
