@@ -17,6 +17,7 @@ type Node interface {
 	Publisher
 	Deliveries
 	Protocols
+	Maintenance
 	Health
 }
 

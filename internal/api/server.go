@@ -74,6 +74,7 @@ func (s *Server) routes() http.Handler {
 	s.registerEvents(private)
 	s.registerDeliveries()
 	s.registerProtocols()
+	s.registerStore()
 	private.HandleFunc("GET /v1/openapi.json", s.openAPI)
 	private.HandleFunc("GET /debug/pprof/{name}", s.profile)
 	if s.config.Metrics != nil {
