@@ -8,10 +8,9 @@ import (
 
 // receiveBody reads the body, once, before a deadline.
 func (x *exchange) receiveBody() verdict {
-	if !x.in.bodies.take(1) {
+	if !x.admit() {
 		return refuse(OutcomeBusy)
 	}
-	x.admitted = true
 	// Every server sets deadlines; a recorder in a test does not.
 	_ = x.conn.SetReadDeadline(time.Now().Add(x.in.cfg.BodyTimeout))
 	x.received = x.receiver()
@@ -25,6 +24,19 @@ func (x *exchange) receiveBody() verdict {
 		_ = x.conn.SetReadDeadline(time.Time{})
 	}
 	return bodyVerdict(err, OutcomeBodyBroken)
+}
+
+// admit takes a place among the bodies that are received.
+func (x *exchange) admit() bool {
+	if !x.in.bodies.take(1) {
+		return false
+	}
+	x.admitted = 1
+	if !x.in.senders.enter(x.client) {
+		return false
+	}
+	x.admitted = 2
+	return true
 }
 
 func (x *exchange) receiver() *receiver {

@@ -85,11 +85,14 @@ func (x *exchange) enqueue() verdict {
 		return verdict{outcome: OutcomeBuffered, id: receipt.ID}
 	}
 	x.refund()
-	v := verdict{outcome: OutcomeStoreFailed, err: err}
-	if errors.Is(err, delivery.ErrStoreFull) {
-		v.outcome = OutcomeStoreFull
+	switch {
+	case errors.Is(err, delivery.ErrStoreFull):
+		return verdict{outcome: OutcomeStoreFull, err: err}
+	case errors.Is(err, delivery.ErrNoTenant) || errors.Is(err, ErrUnknownSource):
+		return refuse(OutcomeUnknownSource) // deleted since it was looked up
+	default:
+		return verdict{outcome: OutcomeStoreFailed, err: err}
 	}
-	return v
 }
 
 // resolve handles an id that was accepted before with another body. If the

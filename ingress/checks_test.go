@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,9 +50,7 @@ func TestEveryCheckEndsTheRequestBeforeLaterOnesCostAnything(t *testing.T) {
 		{
 			outcome: OutcomeMismatch, status: 401, lookedUp: true, ready: true, read: true,
 			prepare: func(t *testing.T, _ *node, r *http.Request) {
-				for name, values := range signed(t, signing.Standard, vectorSecond, "msg_1", nil, time.Now()) {
-					r.Header[name] = values
-				}
+				maps.Copy(r.Header, signed(t, signing.Standard, vectorSecond, "msg_1", nil, time.Now()))
 			},
 		},
 		{
@@ -469,4 +468,12 @@ func TestEventIsStoredThoughItsSenderHasLeft(t *testing.T) {
 	n.expect(n.post("standard", nil, nil), http.StatusUnauthorized, OutcomeMissingSignature)
 	cancel()
 	n.expect(n.serve(r), http.StatusAccepted, OutcomeBuffered)
+}
+
+func TestTenantThatIsDeletedMeanwhileIsUnknown(t *testing.T) {
+	n := setup(t, Config{})
+	for _, err := range []error{delivery.ErrNoTenant, ErrUnknownSource} {
+		n.store.setFail(fmt.Errorf("publish: %w", err))
+		n.expect(n.post("standard", genuine(t, "msg_1", vectorBody), vectorBody), http.StatusNotFound, OutcomeUnknownSource)
+	}
 }

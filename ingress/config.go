@@ -57,12 +57,16 @@ type Config struct {
 	// MemoryBody is up to how many bytes a body stays in memory; a larger one goes
 	// to the spool. Default: 64 KiB.
 	MemoryBody int64
-	// MaxBodies bounds the bodies that are received at a time. Default: 4,096.
-	MaxBodies int64
+	// MaxBodies and MaxBodiesPerClient bound the bodies that are received at a
+	// time: by the whole node, and from one address (an IPv6 /56), so that no
+	// single one can take all places by sending slowly. Default: 4,096 and 512.
+	MaxBodies          int64
+	MaxBodiesPerClient int
 	// MaxMemory bounds the bytes of bodies in memory. When it is used up, bodies
 	// go to the spool early. Default: 128 MiB.
 	MaxMemory int64
-	// MaxSpool bounds the bytes in spool files. Default: 4 GiB.
+	// MaxSpool bounds the bytes in spool files, which nobody has verified yet: it
+	// has to leave the store the room that it needs. Default: 2 GiB.
 	MaxSpool int64
 	// Decoders bounds the bodies that are expanded at a time. Default: one for
 	// each processor.
@@ -120,8 +124,9 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.MaxBody, nodeMaxBody)
 	orDefault(&c.MemoryBody, 64<<10)
 	orDefault(&c.MaxBodies, 4_096)
+	orDefault(&c.MaxBodiesPerClient, 512)
 	orDefault(&c.MaxMemory, 128<<20)
-	orDefault(&c.MaxSpool, 4<<30)
+	orDefault(&c.MaxSpool, 2<<30)
 	orDefault(&c.Decoders, runtime.GOMAXPROCS(0))
 	orDefault(&c.Failures.PerSecond, 5)
 	orDefault(&c.Failures.Burst, 50)
@@ -169,7 +174,7 @@ func (c Config) validate() error {
 	}
 	for field, n := range map[string]int64{
 		"max_conns": int64(c.MaxConns), "max_conns_per_client": int64(c.MaxConnsPerClient), "max_quic_conns": int64(c.MaxQUICConns),
-		"max_header_bytes": int64(c.MaxHeaderBytes), "max_body": c.MaxBody, "memory_body": c.MemoryBody, "max_bodies": c.MaxBodies,
+		"max_header_bytes": int64(c.MaxHeaderBytes), "max_body": c.MaxBody, "memory_body": c.MemoryBody, "max_bodies": c.MaxBodies, "max_bodies_per_client": int64(c.MaxBodiesPerClient),
 		"decoders": int64(c.Decoders), "failures.burst": int64(c.Failures.Burst), "failures.entries": int64(c.Failures.Entries),
 		"cache.sources": int64(c.Cache.Sources), "cache.unknown": int64(c.Cache.Unknown),
 	} {

@@ -28,7 +28,7 @@ type exchange struct {
 	check    *signing.Check
 	received *receiver // nil before the body is read
 	expanded *receiver // nil unless it was compressed
-	admitted bool      // counts among the bodies being received
+	admitted int       // places it has among the bodies: 1 of the node, 2 also of its client
 
 	id      identity
 	message *Message
@@ -107,8 +107,11 @@ func (x *exchange) close() {
 			x.in.sampled.warn("spool_file_not_removed", "error", err.Error())
 		}
 	}
-	if x.admitted {
+	if x.admitted > 0 {
 		x.in.bodies.give(1)
+	}
+	if x.admitted > 1 {
+		x.in.senders.leave(x.client)
 	}
 }
 

@@ -78,8 +78,8 @@ func (c *gatedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// clientCounts counts the connections of each client address, TCP and QUIC
-// together.
+// clientCounts counts what each client address holds: its connections, TCP and
+// QUIC together, or the bodies that it is sending.
 type clientCounts struct {
 	most   int
 	exempt []netip.Prefix
@@ -91,7 +91,7 @@ func newClientCounts(most int, exempt []netip.Prefix) *clientCounts {
 	return &clientCounts{most: most, exempt: exempt, counts: map[netip.Prefix]int{}}
 }
 
-// enter counts a connection and reports whether it may stay; if so, leave has to
+// enter counts one more and reports whether it may stay; if so, leave has to
 // follow.
 func (c *clientCounts) enter(client netip.Addr) bool {
 	key, counted := c.key(client)

@@ -35,9 +35,10 @@ type Ingress struct {
 
 	cache    *sourceCache
 	failures *failures
-	bodies   budget // being received
-	memory   budget // bytes
-	disk     budget // bytes
+	bodies   budget        // being received
+	senders  *clientCounts // of those bodies
+	memory   budget        // bytes
+	disk     budget        // bytes
 	decoders chan struct{}
 	inFlight tracker
 
@@ -59,7 +60,7 @@ func New(cfg Config, ports Ports) (*Ingress, error) {
 	in := &Ingress{
 		cfg: cfg, log: cfg.Logger, sampled: &sampledLog{log: cfg.Logger},
 		enqueuer: ports.Enqueuer, spool: ports.Spool, quota: ports.Quota,
-		decoders: make(chan struct{}, max(0, cfg.Decoders)),
+		decoders: make(chan struct{}, max(0, cfg.Decoders)), senders: newClientCounts(cfg.MaxBodiesPerClient, nil),
 	}
 	in.bodies.max, in.memory.max, in.disk.max = cfg.MaxBodies, cfg.MaxMemory, cfg.MaxSpool
 	if in.quota == nil {
@@ -94,6 +95,26 @@ func (in *Ingress) remember(sources Sources) (err error) {
 // tenant's. Call it after every change of the configuration; the next request
 // reads it anew.
 func (in *Ingress) Forget(tenant, source string) { in.cache.forget(tenant, source) }
+
+// Stats are gauges of one moment.
+type Stats struct {
+	Bodies      int64 // being received
+	MemoryBytes int64 // of them in memory, beyond the first 4 KiB of each
+	SpoolBytes  int64 // of them in files
+	Known       int   // sources in the cache
+	Unknown     int   // absences in the cache
+}
+
+// Stats returns what the ingress holds.
+func (in *Ingress) Stats() Stats {
+	in.cache.mu.Lock()
+	known, unknown := in.cache.known.Len(), in.cache.unknown.Len()
+	in.cache.mu.Unlock()
+	return Stats{
+		Bodies: in.bodies.used.Load(), MemoryBytes: in.memory.used.Load(), SpoolBytes: in.disk.used.Load(),
+		Known: known, Unknown: unknown,
+	}
+}
 
 var errEnded = errors.New("ingress was stopped and cannot be started again")
 

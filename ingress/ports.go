@@ -23,6 +23,7 @@ type Enqueuer interface {
 	//
 	//   - wrapping [delivery.ErrConflict]: the id was accepted with another body;
 	//   - wrapping [delivery.ErrStoreFull]: there is no room;
+	//   - wrapping [delivery.ErrNoTenant] or [ErrUnknownSource]: it was deleted;
 	//   - anything else: it failed, or ctx ended first.
 	//
 	// A body in a file belongs to the Enqueuer once it is needed later; see

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -107,9 +108,7 @@ func (l *listening) send(c *http.Client, source string, h http.Header, body io.R
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range h {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, h)
 	resp, err := c.Do(r)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,8 @@ type Source struct {
 	// RateLimit is how many events are processed; nil = all.
 	RateLimit *RateLimit `json:"rate_limit,omitempty"`
 	// RejectOverQuota answers 429 above RateLimit or the tenant's quota, instead
-	// of accepting the event and processing it later.
+	// of accepting the event and processing it later. A copy of an event that is
+	// stored already may get the 429, too.
 	RejectOverQuota bool `json:"reject_over_quota,omitempty"`
 }
 

@@ -1,42 +1,25 @@
-// Package origin hands a source's events to one origin in batches: at least
-// once, without one bad event holding up the others. It holds two pure parts,
-// which the engine drives through its scheduler and transport:
+// Package origin holds what is particular to handing a source's events to one
+// origin in batches, as two pure parts that the engine's sender uses:
 //
-//   - [Batcher], the state machine that decides what goes out when, and finds
-//     the event that an origin cannot take by halving batches;
-//   - [Write], the JSON in which a batch travels.
+//   - [Write], the JSON in which a batch travels;
+//   - [Judge], what an answer to a batch says about its events.
 //
-// # A batch's life
+// What an answer says decides whether the event at fault is looked for:
 //
-//	Add ─► fresh ──(50 events, bytes or 2 s)──► batch ─► Next ─► in flight
-//	                                             ▲                  │ Result
-//	                                             │                  ▼
-//	              wait, doubled up to 5 min ─────┴── suspect, several events, first time
-//	              two halves ────────────────────┴── rejected or suspect, several events
-//	                                                 rejected, one event      ─► dead
-//	                                                 suspect, one event,
-//	                                                 and others get through   ─► dead
-//	              the whole origin waits ────────┬── down: no fault of the events
-//	                                                 delivered                ─► delivered
-//
-// What an answer says about the events decides. An origin that was not reached,
-// or asks for patience, has said nothing about them: the batch stays whole and
-// the origin as a whole waits. One that was given the events and failed may
-// have failed because of one of them: the batch is suspect, and is halved until
-// the culprit stands alone. An event that stands alone and still fails is dead
-// only once another one got through after its first failure: as long as nothing
-// gets through, the origin is to blame and no event.
+//	delivered    ─► all of them were taken
+//	rejected     ─► one at least cannot be accepted     ─► halve the batch
+//	suspect      ─► the origin had them and failed      ─► halve it, the second time
+//	down         ─► the origin said nothing about them  ─► retry all of them
+//	interrupted  ─► we stopped                          ─► as if nothing had been
 //
 // # Guarantee
 //
-// Every event that was added is decided once, delivered or dead, unless the
-// machine is dropped; then it must be added again, and may be delivered twice.
-// An origin that fails is asked by one request at a time, at most one per wait.
-// Memory is bounded by [Config].Window and one event per wait of an outage.
+// A body that is written decodes to the very bytes that were received, and the
+// same events give the same bytes. No body is held in memory.
 //
 // # What it deliberately does not do
 //
-// It has no goroutine, clock, lock or socket: time and jitter are arguments, and
-// one goroutine owns it. It keeps no order between events, as no provider
-// promises one. It does not persist: the queue behind it does.
+// It has no queue, clock, goroutine or socket: an origin is a subscriber, and
+// its deliveries wait, retry and end as all others do. Gathering and halving
+// batches is the engine's sender's.
 package origin

@@ -178,7 +178,7 @@ func escape(out *bufio.Writer, r io.Reader) error {
 }
 
 // EncodedSize estimates what an event with a body of that many bytes adds to a
-// batch, for [Item.Size], without reading the body. It allows for base64, which
+// batch, without reading the body. It allows for base64, which
 // makes four bytes of three, and for the escapes of usual text; a text of control
 // characters can be larger.
 func EncodedSize(e *Event, body int64) int64 {

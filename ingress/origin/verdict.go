@@ -1,10 +1,6 @@
 package origin
 
-import (
-	"time"
-
-	"github.com/dispatcher-engine/dispatcher/delivery"
-)
+import "github.com/dispatcher-engine/dispatcher/delivery"
 
 // Verdict is what a batch's result says about its events. It is a closed list,
 // for metrics.
@@ -35,36 +31,28 @@ func (v Verdict) String() string {
 	return "invalid"
 }
 
-// Result is how sending a batch ended.
-type Result struct {
-	Verdict Verdict
-	// RetryAfter is the least wait that the origin asked for; 0 = none.
-	RetryAfter time.Duration
-}
-
 // Judge translates the result of an attempt and its classification. One rule
 // decides: only an origin that has seen the events can have failed because of
 // them.
-func Judge(r delivery.Result, o delivery.Outcome) Result {
-	out := Result{RetryAfter: o.RetryAfter}
+func Judge(r delivery.Result, o delivery.Outcome) Verdict {
 	switch o.Class {
 	case delivery.ClassDelivered:
-		out.Verdict = VerdictDelivered
+		return VerdictDelivered
 	case delivery.ClassRejected:
-		out.Verdict = VerdictRejected
+		return VerdictRejected
 	case delivery.ClassInterrupted:
-		out.Verdict = VerdictInterrupted
+		return VerdictInterrupted
 	case delivery.ClassUnknown:
 		// Bytes left and no answer came: an event that kills or hangs the origin
 		// looks like this. Recovered is our own crash.
 		if o.Reason != delivery.ReasonRecovered {
-			out.Verdict = VerdictSuspect
+			return VerdictSuspect
 		}
 	case delivery.ClassRetry:
 		if r.Status >= 500 {
-			out.Verdict = VerdictSuspect
+			return VerdictSuspect
 		}
 	case delivery.ClassThrottled, delivery.ClassGone, delivery.ClassBlocked:
 	}
-	return out
+	return VerdictDown
 }
