@@ -287,10 +287,6 @@ func (b *registryBench) damage(key, value []byte) {
 	noErr(b.tb, b.kv.db.Set(key, value, pebble.Sync))
 }
 
-func TestCases(t *testing.T) {
-	t.Run("Q8", testOneRowUnderALostKey)
-}
-
 // Q8: one row under a lost key: the list works, and that row reports the error.
 func testOneRowUnderALostKey(t *testing.T) {
 	b := newRegistryBench(t)

@@ -353,7 +353,9 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.background.Go(func() { s.disk.watch(ctx, s) })
+	if s.cfg.Watermark.Bytes >= 0 {
+		s.background.Go(func() { s.disk.watch(ctx, s) })
+	}
 	if s.cfg.Retention.Every > 0 {
 		s.background.Go(func() { s.retainForever(ctx) })
 	}

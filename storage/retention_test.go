@@ -1,0 +1,189 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+func TestRetentionRunsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs []RetainInfo
+		b := openBench(t, nil, func(c *Config) {
+			c.Retention = Retention{Events: 48 * time.Hour, Dead: 72 * time.Hour, Every: time.Hour}
+			c.DedupeWindow, c.Watermark.Bytes, c.Partitions = 24*time.Hour, -1, 16
+			c.Observer.Retained = func(i RetainInfo) { runs = append(runs, i) }
+		})
+		noErr(t, b.Start(t.Context()))
+		done := b.publish(eventAt(time.Now(), 1, "done", 1))
+		b.mustCommit(b.delivered(b.ready(1)[0]))
+		dead := b.publish(eventAt(time.Now(), 2, "dead", 2))
+		m := b.died(b.ready(2)[0])
+		m.At = time.Now()
+		b.mustCommit(m)
+
+		time.Sleep(47 * time.Hour)
+		_, err := b.Event(t.Context(), done.Event)
+		noErr(t, err)
+		time.Sleep(3 * time.Hour)
+		_, err = b.Event(t.Context(), done.Event)
+		wantErr(t, err, delivery.ErrEventGone)
+		_, err = b.Delivery(t.Context(), done.Event, 1)
+		wantErr(t, err, delivery.ErrNoDelivery)
+		_, _, err = b.DeadLetter(t.Context(), dead.Event, 2)
+		noErr(t, err)
+		time.Sleep(24 * time.Hour)
+		_, _, err = b.DeadLetter(t.Context(), dead.Event, 2)
+		wantErr(t, err, delivery.ErrNoDelivery)
+		if len(runs) != 74 || runs[73].Err != nil {
+			t.Errorf("%d runs, the last: %+v", len(runs), runs[len(runs)-1])
+		}
+		b.close()
+	})
+}
+
+func TestNothingIsLeftOfWhatHasPassed(t *testing.T) {
+	b := openBench(t, nil, func(c *Config) { c.SpoolOver = 30 })
+	old := time.Now().Add(-60 * day).Truncate(time.Hour)
+	for i := range 200 {
+		x := eventAt(old.Add(time.Duration(i)*17*time.Minute), uint64(i), fmt.Sprint("event", i), simSubs[i%6], simSubs[(i+1)%6])
+		x.Event.Tenant = delivery.TenantNum(1 + i%5)
+		if i%10 == 0 {
+			x.Event.Payload = make([]byte, 100) // a file
+		}
+		b.publish(x)
+	}
+	for n, sub := range simSubs {
+		for i, row := range b.ready(sub) {
+			m := b.delivered(row)
+			if (n+i)%3 == 0 {
+				m = b.died(row)
+			}
+			m.At = row.Event.Time()
+			b.mustCommit(m)
+		}
+	}
+	info, err := b.Retain(t.Context())
+	noErr(t, err)
+	if info.Dead == 0 || info.Spooled == 0 || info.OpenHours != 0 {
+		t.Errorf("run %+v", info)
+	}
+	if rows := b.dump(); len(rows) != 0 {
+		t.Errorf("%d rows are left, the first: %s", len(rows), rows[0])
+	}
+	if names, err := b.spool.dir.list(); err != nil || len(names) != 0 {
+		t.Errorf("spool holds %v, %v", names, err)
+	}
+}
+
+// TestALateEntryOnATimelineGoesWithTheNextRun: a purge writes on the timeline of a
+// delivery whose hour has passed.
+func TestALateEntryOnATimelineGoesWithTheNextRun(t *testing.T) {
+	b := openBench(t, nil)
+	old := time.Now().Add(-10 * day)
+	r := b.publish(eventAt(old, 1, "a", 1))
+	m := b.died(b.ready(1)[0])
+	m.At = time.Now()
+	b.mustCommit(m)
+	_, err := b.Retain(t.Context())
+	noErr(t, err)
+	noErr(t, b.Purge(t.Context(), time.Now(), []DeliveryRef{{r.Event, 1}})[0])
+	if !slices.ContainsFunc(b.dump(), func(row string) bool { return row[0] == prefixTime }) {
+		t.Fatal("the purge left no entry: nothing to test")
+	}
+	_, err = b.Retain(t.Context())
+	noErr(t, err)
+	if rows := b.dump(); len(rows) != 0 {
+		t.Errorf("left: %v", rows)
+	}
+}
+
+func TestADeadLetterCountsFromItsDeath(t *testing.T) {
+	b := openBench(t, nil)
+	old := time.Now().Add(-90 * day)
+	long := b.publish(eventAt(old, 1, "waited for two months", 1))
+	m := b.died(b.ready(1)[0])
+	m.At = time.Now().Add(-29 * day)
+	b.mustCommit(m)
+	gone := b.publish(eventAt(old, 2, "died long ago", 1))
+	m = b.died(b.ready(1)[0])
+	m.At = time.Now().Add(-31 * day)
+	b.mustCommit(m)
+	info, err := b.Retain(t.Context())
+	noErr(t, err)
+	_, _, err = b.DeadLetter(t.Context(), long.Event, 1)
+	noErr(t, err)
+	_, _, err = b.DeadLetter(t.Context(), gone.Event, 1)
+	wantErr(t, err, delivery.ErrNoDelivery)
+	if info.Dead != 1 {
+		t.Errorf("%d dead letters removed", info.Dead)
+	}
+}
+
+func TestDeletingATenantLeavesNoPayload(t *testing.T) {
+	b := openBench(t, nil, func(c *Config) { c.SpoolOver = 30 })
+	var mine []delivery.EventKey
+	for i := range stepSize + 50 {
+		x := b.event(fmt.Sprint("e", i), 1, 2)
+		x.Event.Tenant = delivery.TenantNum(8 + i%2)
+		x.Event.Payload = fmt.Appendf(nil, "%050d", i)
+		r := b.publish(x)
+		if x.Event.Tenant == 8 {
+			mine = append(mine, r.Event)
+		}
+	}
+	b.mustCommit(b.died(b.ready(1)[0]), b.died(b.ready(2)[0]))
+	noErr(t, b.ExpungeTenant(t.Context(), time.Now(), 8))
+	noErr(t, b.DropSubscriber(t.Context(), time.Now(), 1, delivery.ReasonTenantDeleted))
+	for _, key := range mine {
+		_, err := b.Event(t.Context(), key)
+		wantErr(t, err, delivery.ErrEventGone)
+	}
+	items, _, err := b.Events(t.Context(), Filter{Tenant: 8}, "", 10)
+	if err != nil || len(items) != 0 {
+		t.Errorf("events of the tenant: %v, %v", items, err)
+	}
+	items, _, err = b.Events(t.Context(), Filter{Tenant: 9}, "", maxLimit)
+	if err != nil || len(items) != (stepSize+50)/2 {
+		t.Errorf("%d events of the other tenant, %v", len(items), err)
+	}
+	if rows := b.ready(1); len(rows) != 0 {
+		t.Errorf("%d rows of the deleted subscriber", len(rows))
+	}
+	names, err := b.spool.dir.list()
+	if err != nil || len(names) != (stepSize+50)/2 {
+		t.Errorf("%d spool files are left, want the other tenant's %d (%v)", len(names), (stepSize+50)/2, err)
+	}
+	// The id may be used again: nothing remembers it.
+	x := b.event("e0", 3)
+	x.Event.Tenant = 8
+	if r := b.publish(x); r.Deduplicated {
+		t.Error("a deleted tenant's id is still known")
+	}
+}
+
+// TestOpeningDoesNotScan opens a store with a backlog and counts what it read.
+func TestOpeningDoesNotScan(t *testing.T) {
+	b := openBench(t, nil)
+	b.fillQueue(20_000, 5)
+	// So that Pebble has nothing to do on its own behalf.
+	noErr(t, b.view(func(db *pebble.DB) error { return db.Compact(t.Context(), []byte{0}, []byte{0xFF}, false) }))
+	fs := &countingFS{FS: b.fs}
+	b.close()
+	b = openBench(t, fs)
+	if n := fs.bytes.Load(); n > 256<<10 {
+		t.Errorf("opening read %d bytes", n)
+	}
+	for sub, err := range b.Backlogs(t.Context()) {
+		noErr(t, err)
+		if sub != 5 {
+			t.Errorf("backlog of %d", sub)
+		}
+	}
+}
