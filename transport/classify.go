@@ -100,6 +100,8 @@ func neverSent(f failure, e *delivery.SendError) {
 		e.Cause = delivery.CauseShutdown
 	case connectionDraining(f.err):
 		e.Cause, e.Broken = delivery.CauseGoAway, delivery.BrokenDrain
+	case isAlert(f.err):
+		e.Cause = delivery.CauseTLS
 	default:
 		e.Cause = delivery.CauseReset // the connection had ended before the request
 	}
@@ -265,7 +267,7 @@ func localShortage(err error) delivery.Cause {
 	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EADDRINUSE):
 		// From bind, the first is a source address that this machine has not got;
 		// from connect, and the second from both, there is no port left.
-		if call, ok := errors.AsType[*os.SyscallError](err); ok && call.Syscall == "bind" && call.Err == syscall.EADDRNOTAVAIL {
+		if call, ok := errors.AsType[*os.SyscallError](err); ok && call.Syscall == "bind" && errors.Is(call, syscall.EADDRNOTAVAIL) {
 			return delivery.CauseLocal
 		}
 		return delivery.CausePorts

@@ -76,8 +76,8 @@ const (
 	dropLink              // useless: closed as soon as nothing is in flight on it
 )
 
-// wire is a connection as one protocol stack sees it. reserve and unreserve are
-// called under the pool's lock and must not take it.
+// wire is a connection as one protocol stack sees it. reserve, unreserve and
+// ended are called under the pool's lock and must not take it.
 type wire interface {
 	// reserve takes a slot from the stack's own accounting.
 	reserve() bool
@@ -87,6 +87,8 @@ type wire interface {
 	roundTrip(ctx context.Context, ex *exchange) (*answer, *failure)
 	// close ends the connection and everything on it. Idempotent.
 	close()
+	// ended says why the connection has ended, if it is known; it must have.
+	ended() error
 	rtt() time.Duration
 }
 
@@ -118,6 +120,7 @@ type link struct {
 	state     linkState
 	why       Eviction // of a draining link
 	limit     int      // slots
+	end       error    // why a gone link ended, as far as it told
 	inflight  int
 	uses      uint64
 	tried     uint64 // the round in which it had no slot

@@ -212,7 +212,7 @@ func (d *tcpDialer) startHTTP2(ctx context.Context, a *tcpAttempt, l *link, raw 
 		return err
 	}
 	l.proto, l.hs, l.resumed, l.limit = delivery.ProtocolHTTP2, a.hs, a.resumed, d.t.cfg.MaxStreamsHTTP2
-	wire := &http2Wire{link: l, conn: client, raw: raw, connect: a.hs.Connect}
+	wire := &http2Wire{link: l, conn: client, raw: raw, tls: conn, connect: a.hs.Connect}
 	l.wire = wire
 	client.SetStateHook(wire.stateChanged)
 	raw.whenClosed(func() { d.t.pool.gone(l) })

@@ -88,10 +88,15 @@ func errClosed() *delivery.SendError {
 	}
 }
 
-// errDiedEarly is a connection that ended before it could be used.
-func errDiedEarly(quic bool) *delivery.SendError {
+// errDiedEarly is a connection that ended before it could be used. A peer that
+// does not accept our certificate, or misses one, says so at that moment: in TLS
+// 1.3 the handshake is complete for us before the peer has looked.
+func errDiedEarly(quic bool, why error) *delivery.SendError {
 	e := &delivery.SendError{
 		Sent: delivery.SentNever, Cause: delivery.CauseConnect, Detail: "the connection ended right after its handshake",
+	}
+	if isAlert(why) {
+		e.Cause, e.Detail, e.Err = delivery.CauseTLS, e.Detail+": "+detail(why), why
 	}
 	if quic {
 		e.Broken = delivery.BrokenAfterDeath

@@ -25,6 +25,7 @@ func (w *http1Wire) reserve() bool      { return w.conn.Reserve() == nil }
 func (w *http1Wire) unreserve()         { w.conn.Release() }
 func (w *http1Wire) rtt() time.Duration { return w.connect }
 func (w *http1Wire) close()             { _ = w.conn.Close() }
+func (w *http1Wire) ended() error       { return lastAlert(w.gate.Conn) }
 
 func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *failure) {
 	ex.trace.Got1xxResponse = ex.got1xx

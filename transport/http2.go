@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -14,6 +16,7 @@ type http2Wire struct {
 	link    *link
 	conn    *http.ClientConn
 	raw     *rawConn
+	tls     *tls.Conn
 	connect time.Duration
 }
 
@@ -25,6 +28,7 @@ func (w *http2Wire) reserve() bool      { return w.conn.Reserve() == nil }
 func (w *http2Wire) unreserve()         { w.conn.Release() }
 func (w *http2Wire) rtt() time.Duration { return w.connect }
 func (w *http2Wire) close()             { _ = w.conn.Close() }
+func (w *http2Wire) ended() error       { return lastAlert(w.tls) }
 
 // stateChanged is the stack's hook. Slots come back to the stack a moment after
 // a response has ended, and the peer can raise its limit at any time; those who
@@ -49,6 +53,9 @@ func (w *http2Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 	if err != nil {
 		// A request that was not written has no answer to wait for.
 		asked := writeState(ex.state.Load()) == written
+		if http2Ended(err) {
+			err = cmp.Or(lastAlert(w.tls), err)
+		}
 		return nil, &failure{err: err, silent: asked && w.raw.received.Load() == before}
 	}
 	return &answer{resp: resp, finish: w.finish(ctx, resp)}, nil

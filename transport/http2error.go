@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"net"
 	"strings"
 )
 
@@ -12,6 +13,9 @@ import (
 const (
 	http2RefusedStream = 0x7 // RFC 9113 section 7
 	http2FromPeer      = "received from peer"
+
+	// The connection had ended before its first request, for whatever reason.
+	http2NotEstablished = "http2: client conn could not be established"
 
 	// Streams above the id of a GOAWAY: the peer "will not process" them
 	// (RFC 9113 section 6.8). The second is what the stack makes of it when the
@@ -33,6 +37,14 @@ func (e http2StreamError) Error() string { return "http2 stream error" }
 
 func asHTTP2StreamError(err error) (http2StreamError, bool) {
 	return errors.AsType[http2StreamError](err)
+}
+
+// http2Ended finds an end of the connection of which the peer may have told the
+// reason, in an alert that the stack has not passed on. After these errors it
+// closes the connection by itself.
+func http2Ended(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "write" || err.Error() == http2NotEstablished
 }
 
 // http2GoAwayExcludes reports whether a GOAWAY says that the request was not

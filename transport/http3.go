@@ -27,6 +27,7 @@ var _ wire = (*http3Wire)(nil)
 
 func (w *http3Wire) reserve() bool      { return w.conn.Context().Err() == nil }
 func (w *http3Wire) unreserve()         {}
+func (w *http3Wire) ended() error       { return context.Cause(w.conn.Context()) }
 func (w *http3Wire) rtt() time.Duration { return w.conn.ConnectionStats().SmoothedRTT }
 
 // close tells the peer, and waits until that is sent.

@@ -46,6 +46,8 @@ func (w *fakeWire) close() {
 	w.closed = true
 }
 
+func (w *fakeWire) ended() error { return nil }
+
 func (w *fakeWire) rtt() time.Duration { return 0 }
 
 // poolBundle is a pool whose dials are told how to end.

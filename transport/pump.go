@@ -181,7 +181,7 @@ func (p *pool) dialled(b *bucket, d *dial, l *link, err *delivery.SendError) {
 		if l.state == linkGone && l.uses == 0 {
 			// A peer that ends connections right after the handshake is not to
 			// be dialled in a circle until the deadline.
-			err = errDiedEarly(b.key.quic)
+			err = errDiedEarly(b.key.quic, l.wire.ended())
 		}
 	}
 	if err != nil {

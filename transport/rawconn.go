@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"crypto/tls"
 	"net"
 	"sync/atomic"
+	"time"
 )
 
 // rawConn is the TCP connection under everything. It knows when the protocol
@@ -41,6 +43,21 @@ func (c *rawConn) whenClosed(f func()) {
 	if c.closed.Load() {
 		f() // a second call does no harm
 	}
+}
+
+// lastAlert returns the TLS alert of the peer that has ended a connection, nil if
+// it was something else. The stacks do not always pass it on, but a connection
+// keeps it. It does not wait, and it ends what is left of the connection.
+func lastAlert(conn net.Conn) error {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	_ = secure.SetReadDeadline(time.Unix(1, 0))
+	if _, err := secure.Read(make([]byte, 1)); isAlert(err) {
+		return err
+	}
+	return nil
 }
 
 // gateConn is what the HTTP/1.1 stack writes to: the TLS connection, or the raw
