@@ -19,6 +19,7 @@ type dedupeFilter struct {
 	complete atomic.Bool // everything stored is in the filters
 
 	mu      sync.Mutex
+	from    uint16 // of earlier buckets nothing is known: should a clock go back, they are asked for in the database
 	buckets map[uint16]*idFilter
 	size    int // bytes of one bucket's filter
 }
@@ -34,6 +35,9 @@ func (f *dedupeFilter) maybe(k dedupeKey) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if k.bucket() < f.from {
+		return true
+	}
 	b := f.buckets[k.bucket()]
 	return b != nil && b.has(k)
 }
@@ -45,6 +49,9 @@ func (f *dedupeFilter) add(k dedupeKey) {
 }
 
 func (f *dedupeFilter) addLocked(k dedupeKey) {
+	if k.bucket() < f.from {
+		return
+	}
 	b := f.buckets[k.bucket()]
 	if b == nil {
 		b = newIDFilter(f.size)
@@ -57,6 +64,7 @@ func (f *dedupeFilter) addLocked(k dedupeKey) {
 func (f *dedupeFilter) forget(oldest uint16) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.from = max(f.from, oldest)
 	for bucket := range f.buckets {
 		if bucket < oldest {
 			delete(f.buckets, bucket)
@@ -70,6 +78,7 @@ const filterChunk = 4096
 // load adds the stored keys from a bucket on. stop ends it early. A new store is
 // loaded at once.
 func (f *dedupeFilter) load(k *kv, oldest uint16, stop <-chan struct{}) error {
+	f.forget(oldest)
 	next := binary.BigEndian.AppendUint16([]byte{prefixDedupe}, oldest)
 	for next != nil {
 		select {
