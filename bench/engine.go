@@ -55,6 +55,7 @@ type engineRun struct {
 	best     map[load.Stack][]int // concurrencies, best first
 	measures []Measure
 	failures []string
+	doubts   []string
 }
 
 // open makes directory and processes, and looks at the disk.

@@ -19,7 +19,7 @@ type EngineData struct {
 // fill writes the report.
 func (r *engineRun) fill(rep *report.Report) {
 	rep.Facts = append(rep.Facts, r.facts()...)
-	rep.Warnings = append(rep.Warnings, r.doubts()...)
+	rep.Warnings = append(rep.Warnings, r.warnings()...)
 	rep.Failures = r.failures
 	rep.Data = EngineData{Config: r.c, Measures: r.measures}
 	for _, section := range []report.Section{r.throughput(), r.latencies(), r.isolation(), r.crashes(), r.scaling()} {
@@ -66,9 +66,9 @@ func (r *engineRun) diskText() string {
 	return fmt.Sprintf("p50 %s ms, p99 %s ms (over %d probes)", report.Range(p50), report.Range(p99), p50.N)
 }
 
-// doubts say what about the disk or the sizes weakens the figures.
-func (r *engineRun) doubts() []string {
-	var out []string
+// warnings say what about the disk, the sizes or the run weakens the figures.
+func (r *engineRun) warnings() []string {
+	out := slices.Clone(r.doubts)
 	const noDisk = 0.02 // ms; no medium is that fast
 	if p50 := spreadOf(r.measures, func(m Measure) float64 { return m.Disk.P50 }); p50.N > 0 && p50.Median < noDisk {
 		out = append(out, fmt.Sprintf("a sync takes %s ms: something below answers before the data is safe", report.Number(p50.Median)))
@@ -116,7 +116,7 @@ func (r *engineRun) throughput() report.Section {
 	about := &strings.Builder{}
 	for _, w := range r.workloads() {
 		m := r.of(w.name)
-		if len(m) == 0 || w.noFloor || w.name == "hang" {
+		if len(m) == 0 || w.noFloor {
 			continue
 		}
 		fmt.Fprintf(about, "%s: %s. ", w.name, w.about)
