@@ -32,6 +32,8 @@ type Config struct {
 
 	// Guard decides which addresses may be dialled; its zero value is strict.
 	Guard netguard.Config
+	// Egress is how requests leave this machine.
+	Egress Egress
 	// Storage needs Dir.
 	Storage storage.Config
 	// Sched, Transport and Selector may be left at their zero values.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,8 @@ func (e *Engine) watch() {
 func (e *Engine) connect() error {
 	config := e.config.Transport
 	config.Guard = e.guard
+	config.Source4 = cmp.Or(e.config.Egress.Source4, config.Source4)
+	config.Source6 = cmp.Or(e.config.Egress.Source6, config.Source6)
 	// The selector is made after the transport, and is there before the first
 	// request that could stall.
 	stalled := config.Observer.Stalled
@@ -115,7 +118,9 @@ func (e *Engine) connect() error {
 		return fmt.Errorf("transport: %w", err)
 	}
 	e.onStopped("transport", e.transport.Close)
+	e.checkSources()
 	selection := e.config.Selector
+	selection.EgressHTTP3 = e.config.udpLeaves()
 	if selection.Memory == nil {
 		selection.Memory = protocolMemory{e.registry}
 	}
