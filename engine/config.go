@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/ingress"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
 	"github.com/dispatcher-engine/dispatcher/protoselect"
 	"github.com/dispatcher-engine/dispatcher/sched"
@@ -40,6 +41,8 @@ type Config struct {
 	Sched     sched.Config
 	Transport transport.Config
 	Selector  protoselect.Config
+	// Ingress is the edge receiver; nil = none.
+	Ingress *ingress.Config
 }
 
 const defaultMaxPayload = 25 << 20
@@ -67,6 +70,11 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Selector.Logger == nil {
 		c.Selector.Logger = c.Logger.With("part", "protoselect")
+	}
+	if c.Ingress != nil && c.Ingress.Logger == nil {
+		own := *c.Ingress
+		own.Logger = c.Logger.With("part", "ingress")
+		c.Ingress = &own
 	}
 	return c
 }

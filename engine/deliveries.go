@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -20,6 +21,10 @@ func (e *Engine) eventKey(ctx context.Context, tenant, id string) (*delivery.Ten
 		return nil, delivery.EventKey{}, err
 	}
 	key, err := e.store.EventByID(ctx, t.Num, "", id)
+	if source, _, ok := strings.Cut(id, ":"); ok && errors.Is(err, delivery.ErrEventGone) {
+		// What came in through a source bears its name: "{source}:{id}".
+		key, err = e.store.EventByID(ctx, t.Num, source, id)
+	}
 	if err != nil {
 		return nil, key, e.eventFault(id, err)
 	}

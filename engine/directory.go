@@ -140,9 +140,9 @@ func (d *directory) purge() {
 type prepared struct {
 	sub      *delivery.Subscriber
 	endpoint delivery.Endpoint
-	signer   *signing.Signer
-	path     string // origin form
-	host     string // authority for Host and :authority
+	signer   *signing.Signer // nil for an origin, which knows us by its token
+	path     string          // origin form
+	host     string          // authority for Host and :authority
 	extra    []signing.Field
 }
 
@@ -156,9 +156,11 @@ func prepare(sub *delivery.Subscriber) (*prepared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("subscriber %s: %w", sub.ID, err)
 	}
-	signer, err := newSigner(sub.Signing)
-	if err != nil {
-		return nil, fmt.Errorf("subscriber %s: signing: %w", sub.ID, err)
+	var signer *signing.Signer
+	if !isOrigin(sub.ID) {
+		if signer, err = newSigner(sub.Signing); err != nil {
+			return nil, fmt.Errorf("subscriber %s: signing: %w", sub.ID, err)
+		}
 	}
 	p := &prepared{
 		sub: sub, signer: signer, path: u.RequestURI(), host: u.Host,

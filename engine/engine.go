@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/ingress"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
 	"github.com/dispatcher-engine/dispatcher/protoselect"
 	"github.com/dispatcher-engine/dispatcher/sched"
@@ -21,7 +21,7 @@ import (
 // Engine is one node. New opens its store, Start begins to deliver, Stop ends
 // everything; between New and Start events can already be published.
 //
-// Stop order (last started, first stopped): intake is refused, the scheduler
+// Stop order (last started, first stopped): the ingress ends, then the scheduler
 // lets attempts in flight end and gives the rest back without cost, selector and
 // transport close their connections, the store writes what is left and closes.
 type Engine struct {
@@ -37,6 +37,10 @@ type Engine struct {
 	cleaner   *cleaner
 	recoverer *recoverer
 	keys      keyMaker
+	ingress   *ingress.Ingress // nil = none
+
+	sources sync.Mutex // one change of a source and its origin at a time
+	own     ownListeners
 
 	wg      sync.WaitGroup // operational events and other short errands
 	onStop  []stopper      // in the order of starting
@@ -82,7 +86,10 @@ func (e *Engine) assemble() error {
 	if err := e.connect(); err != nil {
 		return err
 	}
-	return e.schedule()
+	if err := e.schedule(); err != nil {
+		return err
+	}
+	return e.receive()
 }
 
 // watch keeps the cache true.
@@ -139,6 +146,7 @@ func (e *Engine) schedule() error {
 		directory: e.directory, selector: e.selector, payloads: e.store,
 		userAgent: "dispatcher/" + e.config.Version, leaseHeld: func() bool { return e.store.Healthy() == nil },
 	}
+	send.batches = newBatches(send.post)
 	var err error
 	if e.sched, err = sched.New(e.store, e.directory, send, config); err != nil {
 		return err
@@ -155,6 +163,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.recoverer.start()
 	e.onStopped("recoverer", e.recoverer.stop)
+	// Before the first delivery, so that the address policy knows its address.
+	if err := e.listen(ctx); err != nil {
+		return err
+	}
 	if err := e.selector.Start(ctx); err != nil {
 		return fmt.Errorf("start selector: %w", err)
 	}
@@ -167,6 +179,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.onStopped("sched", e.sched.Stop)
 	e.cleaner.start()
 	e.onStopped("cleaner", e.cleaner.stop)
+	if e.ingress != nil {
+		e.onStopped("ingress", e.ingress.Stop) // first of all
+	}
 	return nil
 }
 
@@ -207,9 +222,3 @@ func both[T any](a, b func(T)) func(T) {
 
 // Version is the build's version.
 func (e *Engine) Version() string { return e.config.Version }
-
-// SetOwnListeners tells the address policy which addresses are ours, so that no
-// subscriber can make the node talk to itself.
-func (e *Engine) SetOwnListeners(listeners []netip.AddrPort) error {
-	return e.guard.SetOwnListeners(listeners)
-}

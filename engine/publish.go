@@ -84,10 +84,20 @@ func (e *Engine) published(t *delivery.Tenant, in *EventInput, now time.Time, ma
 	if err != nil {
 		return nil, err
 	}
-	p := &delivery.Published{Lease: e.store.Lease(), Event: event, Targets: make([]delivery.Target, 0, len(nums))}
+	targets, err := e.targets(event, nums)
+	if err != nil {
+		return nil, err
+	}
+	p := &delivery.Published{Lease: e.store.Lease(), Event: event, Targets: targets}
 	if in.ID != "" {
 		p.Dedupe = &delivery.Dedupe{ID: in.ID, Content: contentHash(event, in.Subscribers)}
 	}
+	return p, nil
+}
+
+// targets says where an event's row stands with each subscriber.
+func (e *Engine) targets(event *delivery.Event, nums []delivery.SubscriberNum) ([]delivery.Target, error) {
+	targets := make([]delivery.Target, 0, len(nums))
 	for _, num := range nums {
 		sub, err := e.directory.Subscriber(num)
 		if errors.Is(err, delivery.ErrNoSubscriber) {
@@ -96,11 +106,11 @@ func (e *Engine) published(t *delivery.Tenant, in *EventInput, now time.Time, ma
 		if err != nil {
 			return nil, fmt.Errorf("publish: read subscriber: %w", err)
 		}
-		p.Targets = append(p.Targets, delivery.Target{
+		targets = append(targets, delivery.Target{
 			Subscriber: num, Lane: sub.Lane(event), Key: sub.KeyFor(event.OrderingKey), Due: event.DeliverAt,
 		})
 	}
-	return p, nil
+	return targets, nil
 }
 
 // event validates an input and makes the event.

@@ -24,13 +24,14 @@ type payloads interface {
 }
 
 // sender makes one attempt: it signs the event and has the selector write it.
-// It implements sched's Sender.
+// What is for an origin goes in batches. It implements sched's Sender.
 type sender struct {
 	directory *directory
 	selector  selector
 	payloads  payloads
 	userAgent string
 	leaseHeld func() bool
+	batches   *batches
 }
 
 // errTimeout is the cause of an attempt's own deadline, told apart from a stop.
@@ -43,13 +44,21 @@ func (s *sender) Send(ctx context.Context, sub *delivery.Subscriber, event *deli
 	if err != nil {
 		return local(err, start)
 	}
+	if isOrigin(sub.ID) {
+		return s.sendOrigin(ctx, p, event, attempt)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, sub.Timeout, errTimeout)
 	defer cancel()
 	req, err := s.request(p, event, attempt, start)
 	if err != nil {
 		return local(err, start)
 	}
-	resp, trace, err := s.selector.Do(ctx, p.endpoint, sub.Protocol, req)
+	return s.do(ctx, p, req, start)
+}
+
+// do has a request written and reads what became of it.
+func (s *sender) do(ctx context.Context, p *prepared, req *delivery.Request, start time.Time) delivery.Result {
+	resp, trace, err := s.selector.Do(ctx, p.endpoint, p.sub.Protocol, req)
 	var r delivery.Result
 	trace.Fill(&r)
 	if err != nil {
@@ -94,6 +103,7 @@ func (s *sender) request(p *prepared, event *delivery.Event, attempt int, now ti
 	if event.TraceParent != "" {
 		header["Traceparent"] = []string{event.TraceParent}
 	}
+	p.eventHeaders(header, event)
 	req := &delivery.Request{Path: p.path, Host: p.host, Header: header, Body: event.Payload, Length: event.Size, Valid: s.leaseHeld}
 	if event.Spool == "" {
 		return req, p.signer.Headers(header, event.ID, now, event.Payload)

@@ -27,6 +27,9 @@ func (e *Engine) CreateSubscriber(_ context.Context, tenant string, in Subscribe
 	var f faults
 	if in.ID != nil {
 		f.name("id", *in.ID)
+		if isOrigin(*in.ID) {
+			f.add("id", *in.ID, `ids that begin with "origin-" are those of origins of sources`, "choose another id")
+		}
 		sub.ID = *in.ID
 	}
 	if err := applySubscriber(sub, in, e.guard, now); err != nil {
@@ -103,6 +106,9 @@ func (e *Engine) UpdateSubscriber(_ context.Context, tenant, id string, in Subsc
 	if in.ID != nil && *in.ID != id {
 		return nil, &InvalidError{Fields: []FieldError{{Field: "id", Value: *in.ID, Rule: "fixed once made", Hint: "leave it out, or register a new subscriber"}}}
 	}
+	if err := originOnly(id); err != nil {
+		return nil, err
+	}
 	return e.change(tenant, id, func(s *delivery.Subscriber) error {
 		return applySubscriber(s, in, e.guard, time.Now().UTC())
 	})
@@ -131,6 +137,9 @@ func (e *Engine) change(tenant, id string, change func(*delivery.Subscriber) err
 // DeleteSubscriber makes a subscriber unreachable at once; what is pending for
 // it is canceled in the background, with the reason on each timeline.
 func (e *Engine) DeleteSubscriber(_ context.Context, tenant, id string) error {
+	if err := originOnly(id); err != nil {
+		return err
+	}
 	s, err := e.subscriber(tenant, id)
 	if err != nil {
 		return err
@@ -163,6 +172,9 @@ func (e *Engine) ResumeSubscriber(_ context.Context, tenant, id string) (*delive
 
 // RotateSecret puts a new secret in front; the old one stays valid for a while.
 func (e *Engine) RotateSecret(_ context.Context, tenant, id string, in RotateInput) (*delivery.Subscriber, error) {
+	if err := originOnly(id); err != nil {
+		return nil, err
+	}
 	return e.change(tenant, id, func(s *delivery.Subscriber) error { return rotate(s, in, time.Now().UTC()) })
 }
 

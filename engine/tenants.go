@@ -91,6 +91,7 @@ func (e *Engine) DeleteTenant(_ context.Context, id string) error {
 	if _, err := e.registry.DeleteTenant(id, storage.AnyVersion); err != nil {
 		return e.registryFault("tenant", id, err)
 	}
+	e.sourceChanged(id, "")
 	e.cleaner.kick()
 	return nil
 }
