@@ -2,6 +2,11 @@
 
 package engine
 
-// faultSequences is how many are run; the race detector makes each cost several
-// times as much.
-const faultSequences = 2000
+import "time"
+
+// faultSequences is how many are run, and faultDeadline what a request gets that
+// meets them; the race detector makes each cost several times as much.
+const (
+	faultSequences = 2000
+	faultDeadline  = 120 * time.Millisecond
+)

@@ -2,4 +2,9 @@
 
 package engine
 
-const faultSequences = 400
+import "time"
+
+const (
+	faultSequences = 300
+	faultDeadline  = 500 * time.Millisecond
+)
