@@ -49,13 +49,16 @@ func (x *exchange) checkFailures() verdict {
 func (x *exchange) findSource() verdict {
 	source, err := x.in.cache.get(x.r.Context(), x.tenant, x.name)
 	switch {
+	case err == nil:
+		x.source = source
+		return verdict{}
 	case errors.Is(err, ErrUnknownSource):
 		return refuse(OutcomeUnknownSource)
-	case err != nil:
+	case x.r.Context().Err() != nil:
+		return refuse(OutcomeBodyBroken) // the sender left while it was looked up
+	default:
 		return verdict{outcome: OutcomeSourceUnknowable, err: err}
 	}
-	x.source = source
-	return verdict{}
 }
 
 // checkSourceLimits is what the source says about a request before its body.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -476,4 +477,38 @@ func TestTenantThatIsDeletedMeanwhileIsUnknown(t *testing.T) {
 		n.store.setFail(fmt.Errorf("publish: %w", err))
 		n.expect(n.post("standard", genuine(t, "msg_1", vectorBody), vectorBody), http.StatusNotFound, OutcomeUnknownSource)
 	}
+}
+
+func TestSenderWhoLeavesDuringTheLookUpIsNobodysFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := setup(t, Config{})
+		n.sources.delay = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		n.serve(request("standard", nil, nil).WithContext(ctx))
+		if a := n.last(); a.Outcome != OutcomeBodyBroken || a.Err != nil || a.Took != time.Second {
+			t.Errorf("reported %+v", a)
+		}
+	})
+}
+
+// Whatever a stranger sends, the answer is one of the list, and nothing is stored
+// that was not signed.
+func FuzzRequest(f *testing.F) {
+	f.Add("POST", "/webhook/acme/github", "X-Hub-Signature-256", "sha256=00", "gzip", "10.0.0.1", []byte("x"))
+	f.Add("POST", "/webhook/acme/twilio", "X-Twilio-Signature", "AAAA", "", "a,b", []byte("a=%zz"))
+	f.Add("GET", "/webhook/%61cme/stripe", "Stripe-Signature", "t=1,v1=00", "zstd", "", []byte{0x28, 0xb5, 0x2f, 0xfd})
+	f.Fuzz(func(t *testing.T, method, path, name, value, encoding, forwarded string, body []byte) {
+		n := setup(t, Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
+		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+		r.Method, r.URL.Path = method, path
+		r.Header = http.Header{http.CanonicalHeaderKey(name): {value}, "Content-Encoding": {encoding}, "X-Forwarded-For": {forwarded}}
+		w := n.serve(r)
+		if a := n.last(); a.Outcome == outcomeNone || a.Outcome.Status() != w.Code || w.Code < 400 {
+			t.Errorf("answered %d: %+v", w.Code, a)
+		}
+		if n.store.enqueue.Load() != 0 {
+			t.Error("something unsigned was stored")
+		}
+	})
 }

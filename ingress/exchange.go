@@ -71,7 +71,6 @@ var checks = [...]func(*exchange) verdict{
 	(*exchange).answerHandshake,
 	(*exchange).makeMessage,
 	(*exchange).checkQuota,
-	(*exchange).enqueue,
 }
 
 // ServeHTTP is the ingress as a handler, without its listeners.
@@ -94,7 +93,7 @@ func (x *exchange) run() verdict {
 			return v
 		}
 	}
-	return refuse(OutcomeFault) // the last check always decides
+	return x.enqueue()
 }
 
 // close gives back what the exchange holds.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 )
 
 // Ports are what an [Ingress] needs of the rest of the node.
@@ -42,9 +43,9 @@ type Ingress struct {
 	decoders chan struct{}
 	inFlight tracker
 
-	life   sync.Mutex
-	server *server // nil before Start
-	ended  bool
+	life   sync.Mutex             // held during Start and Stop
+	server atomic.Pointer[server] // nil before Start; written under life
+	ended  atomic.Bool            // written under life
 }
 
 // New returns an ingress, or every fault of cfg.
@@ -123,16 +124,16 @@ func (in *Ingress) Start(ctx context.Context) error {
 	in.life.Lock()
 	defer in.life.Unlock()
 	switch {
-	case in.ended:
+	case in.ended.Load():
 		return errEnded
-	case in.server != nil:
+	case in.server.Load() != nil:
 		return nil
 	}
 	s, err := startServer(ctx, in)
 	if err != nil {
 		return fmt.Errorf("start ingress: %w", err)
 	}
-	in.server = s
+	in.server.Store(s)
 	return nil
 }
 
@@ -142,18 +143,17 @@ func (in *Ingress) Start(ctx context.Context) error {
 func (in *Ingress) Stop(ctx context.Context) error {
 	in.life.Lock()
 	defer in.life.Unlock()
-	if in.ended {
+	if in.ended.Swap(true) {
 		return nil
 	}
-	in.ended = true
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, in.cfg.StopTimeout)
 		defer cancel()
 	}
 	var errs []error
-	if in.server != nil {
-		errs = append(errs, in.server.stop(ctx))
+	if s := in.server.Load(); s != nil {
+		errs = append(errs, s.stop(ctx))
 	}
 	errs = append(errs, in.inFlight.wait(ctx))
 	in.cache.close()
@@ -164,46 +164,4 @@ func (in *Ingress) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop ingress: %w", err)
 	}
 	return nil
-}
-
-// tracker counts requests, so that Stop can wait for them whatever became of
-// their connections.
-type tracker struct {
-	mu   sync.Mutex
-	n    int
-	idle chan struct{} // closed when n is 0; nil = nobody waits
-}
-
-func (t *tracker) enter() {
-	t.mu.Lock()
-	t.n++
-	t.mu.Unlock()
-}
-
-func (t *tracker) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.n--; t.n == 0 && t.idle != nil {
-		close(t.idle)
-		t.idle = nil
-	}
-}
-
-func (t *tracker) wait(ctx context.Context) error {
-	t.mu.Lock()
-	if t.n == 0 {
-		t.mu.Unlock()
-		return nil
-	}
-	if t.idle == nil {
-		t.idle = make(chan struct{})
-	}
-	idle := t.idle
-	t.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("requests are still running: %w", context.Cause(ctx))
-	}
 }

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -208,7 +209,7 @@ func TestRejectionsAllocateLittle(t *testing.T) {
 }
 
 func BenchmarkReject(b *testing.B) {
-	n := setup(&testing.T{}, Config{Failures: FailureConfig{PerSecond: 1e6, Burst: 1e6}})
+	n := setup(b, Config{Failures: FailureConfig{PerSecond: 1e6, Burst: 1e6}})
 	n.in.cfg.Observer = Observer{}
 	for name, r := range rejections(b, n) {
 		b.Run(name, func(b *testing.B) {
@@ -265,4 +266,32 @@ func TestNodeHasABoundOfItsOwnForBodies(t *testing.T) {
 	n.expect(w, http.StatusServiceUnavailable, OutcomeBusy)
 	n.in.bodies.give(1)
 	n.expect(n.post("standard", genuine(t, "msg_1", vectorBody), vectorBody), http.StatusAccepted, OutcomeBuffered)
+}
+
+func BenchmarkAccept(b *testing.B) {
+	n := setup(b, Config{})
+	n.in.cfg.Observer = Observer{}
+	n.in.enqueuer = acceptAll{}
+	for _, size := range []int{1 << 10, 64 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			body := bytes.Repeat([]byte("x"), size)
+			r := request("github", signed(b, signing.GitHub, vectorSecret, "", body, time.Now()), nil)
+			w := &discard{http.Header{}}
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(size)
+				n.in.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// acceptAll is a store that costs nothing.
+type acceptAll struct{}
+
+func (acceptAll) Ready() error { return nil }
+
+func (acceptAll) Enqueue(_ context.Context, m *Message) (Receipt, error) {
+	return Receipt{ID: m.ID}, nil
 }

@@ -39,7 +39,6 @@ const (
 	OutcomeDeduplicated     // 200: durable since an earlier request
 	OutcomeStoreFull        // 503: no room
 	OutcomeStoreFailed      // 503: not stored, or not known to be
-	OutcomeFault            // 500: a fault of ours
 
 	outcomeEnd
 )
@@ -75,7 +74,6 @@ var outcomes = [outcomeEnd]struct {
 	OutcomeDeduplicated:     {"deduplicated", http.StatusOK, ""},
 	OutcomeStoreFull:        {"store_full", http.StatusServiceUnavailable, "the store is full"},
 	OutcomeStoreFailed:      {"store_failed", http.StatusServiceUnavailable, "the event could not be stored"},
-	OutcomeFault:            {"fault", http.StatusInternalServerError, "this node has a fault; its log says which"},
 }
 
 // String returns the name: the counter's label and the answer's reason.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -23,7 +22,7 @@ type quicServer struct {
 	transport *quic.Transport
 	listener  *quic.EarlyListener
 	h3        *http3.Server
-	conns     atomic.Int64
+	conns     tracker
 }
 
 // Handshakes a second, and at once, from addresses that did not prove to be
@@ -88,12 +87,11 @@ var errQUICLimit = errors.New("too many connections")
 // admit counts connections from their first packet, and refuses those above the
 // limit before they cost a handshake.
 func (q *quicServer) admit(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-	if q.conns.Add(1) > int64(q.s.in.cfg.MaxQUICConns) {
-		q.conns.Add(-1)
+	if !q.conns.tryEnter(q.s.in.cfg.MaxQUICConns) {
 		q.s.in.cfg.Observer.connRefused(ConnQUICLimit)
 		return nil, errQUICLimit
 	}
-	context.AfterFunc(ctx, func() { q.conns.Add(-1) })
+	context.AfterFunc(ctx, q.conns.leave)
 	return ctx, nil
 }
 
@@ -123,35 +121,30 @@ func (q *quicServer) serveHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // lingerTimeout is how long answers may take to leave, and clients to close their
-// connections, after the last request has ended.
+// connections, after the last request has ended; and then how long it may take to
+// tell the remaining ones that we close.
 const lingerTimeout = 500 * time.Millisecond
 
-// stop sends GOAWAY, lets requests end, then closes the socket. http3 waits for
-// its clients to close and for its handlers to return, both without a bound, so
-// it is left to end by itself when the time is up: closing the transport ends
-// every connection, and the handlers' own deadlines the rest.
+// stop sends GOAWAY, lets requests end, closes the connections that are left and
+// then the socket. http3 would wait for its clients to leave and its handlers to
+// return, both without a bound. So it is cut short: clients keep connections, and
+// handlers have deadlines of their own.
 func (q *quicServer) stop(ctx context.Context) error {
-	grace, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = q.h3.Shutdown(grace) // cut short is how it usually ends: clients keep connections
-	}()
+	grace, hard := context.WithCancel(context.WithoutCancel(ctx))
+	defer hard()
+	go func() { _ = q.h3.Shutdown(grace) }()
 	err := q.s.in.inFlight.wait(ctx)
-	linger := time.NewTimer(lingerTimeout)
-	defer linger.Stop()
-	select {
-	case <-done:
-	case <-linger.C:
-		cancel()
-		select {
-		case <-done:
-		case <-ctx.Done():
-		}
-	case <-ctx.Done():
-	}
+	q.linger(ctx)
+	hard() // CONNECTION_CLOSE to those that are still there
+	q.linger(context.WithoutCancel(ctx))
 	return errors.Join(err, q.listener.Close(), q.transport.Close(), ignoreClosed(q.udp.Close()))
+}
+
+// linger waits for connections to end, for a moment.
+func (q *quicServer) linger(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lingerTimeout)
+	defer cancel()
+	_ = q.conns.wait(ctx)
 }
 
 func ignoreClosed(err error) error {

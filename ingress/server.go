@@ -209,12 +209,11 @@ func addrPort(a net.Addr) netip.AddrPort {
 // Addr returns the address of the TCP listener, and with HTTP/3 of the UDP
 // socket, too. It is the zero value before Start.
 func (in *Ingress) Addr() netip.AddrPort {
-	in.life.Lock()
-	defer in.life.Unlock()
-	if in.server == nil {
+	s := in.server.Load()
+	if s == nil {
 		return netip.AddrPort{}
 	}
-	return addrPort(in.server.tcp.Addr())
+	return addrPort(s.tcp.Addr())
 }
 
 // URL returns the URL of a source at the node's own address. It is for logs and
@@ -227,16 +226,15 @@ func (in *Ingress) URL(tenant, source string) string {
 	return scheme + "://" + net.JoinHostPort(addr.Addr().String(), strconv.Itoa(int(addr.Port()))) + pathPrefix + tenant + "/" + source
 }
 
-var errNotStarted = errors.New("ingress is not started")
+var errNotStarted = errors.New("ingress is not running")
 
 // Ready returns nil while the listeners serve.
 func (in *Ingress) Ready() error {
-	in.life.Lock()
-	defer in.life.Unlock()
-	if in.server == nil || in.ended {
+	s := in.server.Load()
+	if s == nil || in.ended.Load() {
 		return errNotStarted
 	}
-	if err := in.server.failed.Load(); err != nil {
+	if err := s.failed.Load(); err != nil {
 		return *err
 	}
 	return nil

@@ -229,7 +229,7 @@ func (f *countingFile) Discard() error {
 
 // node is an ingress with everything around it.
 type node struct {
-	t       *testing.T
+	t       testing.TB
 	in      *Ingress
 	store   *fakeStore
 	sources *fakeSources
@@ -241,7 +241,7 @@ type node struct {
 }
 
 // setup makes a node with the sources of standardSources for tenant "acme".
-func setup(t *testing.T, cfg Config) *node {
+func setup(t testing.TB, cfg Config) *node {
 	t.Helper()
 	n := &node{t: t, store: newFakeStore(), sources: newFakeSources(), lookups: map[LookupResult]int{}}
 	dir, err := OpenSpool(t.TempDir())
