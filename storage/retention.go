@@ -61,46 +61,48 @@ func (s *Store) horizon(now time.Time) hour {
 func (s *Store) retainEvents(ctx context.Context, now time.Time, info *RetainInfo) ([]keyRange, error) {
 	horizon := s.horizon(now)
 	ranges := map[span][]keyRange{}
+	var ids []keyRange
 	err := s.view(func(db *pebble.DB) error {
 		closed, open, err := closedSpans(db, horizon)
 		if err != nil {
 			return err
 		}
 		info.OpenHours = len(open)
-		f := rangeFinder{db: db, partitions: s.partitions}
+		f, err := newRangeFinder(db, s.partitions)
+		if err != nil {
+			return err
+		}
+		defer f.it.Close()
 		for _, sp := range closed {
-			if ranges[sp], err = f.find(ctx, sp); err != nil {
-				return err
+			if list := f.span(ctx, sp); len(list) > 0 {
+				ranges[sp] = list
 			}
 		}
-		return nil
+		ids = f.ids(bucketOf(now.Add(-max(s.cfg.DedupeWindow, s.cfg.Retention.Events))))
+		return errors.Join(f.it.Error(), ctx.Err())
 	})
-	if err != nil {
+	if err != nil || len(ranges)+len(ids) == 0 {
 		return nil, err
 	}
-	oldest := now.Add(-max(s.cfg.DedupeWindow, s.cfg.Retention.Events))
 	var deleted []keyRange
 	err = s.step(ctx, &step{alone: true, run: func(db *pebble.DB, b *building) error {
 		closed, _, err := closedSpans(db, horizon)
 		if err != nil {
 			return err
 		}
-		for sp, list := range ranges {
-			if !slices.ContainsFunc(closed, func(c span) bool { return c.from <= sp.from && sp.to <= c.to }) {
-				continue // something in it was replayed meanwhile
+		list := ids
+		for sp, found := range ranges {
+			// Not where something was replayed meanwhile.
+			if slices.ContainsFunc(closed, func(c span) bool { return c.from <= sp.from && sp.to <= c.to }) {
+				list = append(list, found...)
 			}
-			list = append(list, keyRange{appendOpenRow(nil, sp.from), appendOpenRow(nil, sp.to)})
-			for _, r := range list {
-				if err := b.b.DeleteRange(r.start, r.end, nil); err != nil {
-					return err
-				}
+		}
+		for _, r := range list {
+			if err := b.b.DeleteRange(r.start, r.end, nil); err != nil {
+				return err
 			}
-			deleted = append(deleted, list...)
 		}
-		if bucket := bucketOf(oldest); bucket > 0 {
-			end := binary.BigEndian.AppendUint16([]byte{prefixDedupe}, bucket)
-			return b.b.DeleteRange([]byte{prefixDedupe}, end, nil)
-		}
+		deleted = list
 		return nil
 	}})
 	if err != nil {
@@ -144,36 +146,44 @@ func closedSpans(db *pebble.DB, horizon hour) (closed []span, open []hour, err e
 	return closed, open, it.Error()
 }
 
-// rangeFinder finds which ranges of a span of hours hold anything, so that no
-// range delete is written for nothing.
+// rangeFinder finds which ranges hold anything, so that no range delete is
+// written for nothing.
 type rangeFinder struct {
-	db         *pebble.DB
-	partitions int
 	it         *pebble.Iterator
+	partitions int
 	ranges     []keyRange
 }
 
-func (f *rangeFinder) find(ctx context.Context, sp span) ([]keyRange, error) {
-	it, err := f.db.NewIter(nil)
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	f.it, f.ranges = it, nil
+func newRangeFinder(db *pebble.DB, partitions int) (*rangeFinder, error) {
+	it, err := db.NewIter(nil)
+	return &rangeFinder{it: it, partitions: partitions}, err
+}
+
+// span returns the ranges of the rows of a span of hours.
+func (f *rangeFinder) span(ctx context.Context, sp span) []keyRange {
+	f.ranges = nil
 	from, to := firstEventKey(sp.from.start()), firstEventKey(sp.to.start())
 	f.add(appendEventRow(nil, from), appendEventRow(nil, to))
+	f.add(appendOpenRow(nil, sp.from), appendOpenRow(nil, sp.to))
 	for p := range f.partitions {
 		prefix := appendPart(nil, prefixTime, delivery.Partition(p)) //nolint:gosec // below 65535
 		f.add(binary.BigEndian.AppendUint32(prefix[:3:3], uint32(sp.from)), binary.BigEndian.AppendUint32(prefix[:3:3], uint32(sp.to)))
 	}
 	// Tenants, from one to the next.
 	next := []byte{prefixIndex, indexTenantEvents}
-	for ctx.Err() == nil && it.SeekGE(next) && len(it.Key()) == tenantRowLen && it.Key()[1] == indexTenantEvents && it.Key()[0] == prefixIndex {
-		prefix := append([]byte(nil), it.Key()[:6]...)
+	for ctx.Err() == nil && f.it.SeekGE(next) && len(f.it.Key()) == tenantRowLen && f.it.Key()[1] == indexTenantEvents && f.it.Key()[0] == prefixIndex {
+		prefix := append([]byte(nil), f.it.Key()[:6]...)
 		f.add(append(prefix[:6:6], from[:]...), append(prefix[:6:6], to[:]...))
 		next = keyAfter(prefix)
 	}
-	return f.ranges, errors.Join(it.Error(), ctx.Err())
+	return f.ranges
+}
+
+// ids returns the range of the dedupe rows before a bucket.
+func (f *rangeFinder) ids(before uint16) []keyRange {
+	f.ranges = nil
+	f.add([]byte{prefixDedupe}, binary.BigEndian.AppendUint16([]byte{prefixDedupe}, before))
+	return f.ranges
 }
 
 func (f *rangeFinder) add(start, end []byte) {
