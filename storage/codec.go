@@ -164,19 +164,6 @@ func (d *decoder) nano() time.Time {
 	}
 }
 
-// micro reads a time of microsecond precision; see appendMicro.
-func (d *decoder) micro() time.Time {
-	us := d.uvarint()
-	switch {
-	case us > maxMilli*1000:
-		d.fail("time")
-		return time.Time{}
-	case us == 0:
-		return time.Time{}
-	}
-	return time.UnixMicro(int64(us)).UTC() //nolint:gosec // bounded above
-}
-
 // end reports the first error, or that something is left over.
 func (d *decoder) end(what string) error {
 	if d.err == nil && len(d.b) > 0 {
@@ -216,13 +203,6 @@ func milliTime(ms uint64) time.Time {
 }
 
 func appendMilli(b []byte, t time.Time) []byte { return binary.AppendUvarint(b, milliOf(t)) }
-
-func appendMicro(b []byte, t time.Time) []byte {
-	if t.IsZero() || t.UnixMicro() < 0 {
-		return append(b, 0)
-	}
-	return binary.AppendUvarint(b, min(uint64(t.UnixMicro()), maxMilli*1000)) //nolint:gosec // not negative
-}
 
 func appendNano(b []byte, t time.Time) []byte {
 	if t.IsZero() {

@@ -17,6 +17,9 @@ const (
 	eventHasHeaders
 )
 
+// keyTextLen is the length of a key in its canonical form.
+const keyTextLen = 36
+
 // appendEventHead encodes an event up to its targets:
 //
 //	version, flags, tenant, [id], topic, content type, priority, [ordering key],
@@ -28,7 +31,7 @@ func appendEventHead(b []byte, e *delivery.Event) []byte {
 	if e.PrioritySet {
 		flags |= eventPrioritySet
 	}
-	own := e.ID == e.Key.String()
+	own := len(e.ID) == keyTextLen && e.ID == e.Key.String()
 	if own {
 		flags |= eventOwnID
 	}

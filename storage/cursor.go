@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -120,15 +121,7 @@ func (f *Filter) matchesState(s *Summary) bool {
 	if f.Reason != 0 && s.Reason != f.Reason || f.Signature != "" && s.Signature != f.Signature {
 		return false
 	}
-	if len(f.States) == 0 {
-		return true
-	}
-	for _, state := range f.States {
-		if s.State == state {
-			return true
-		}
-	}
-	return false
+	return len(f.States) == 0 || slices.Contains(f.States, s.State)
 }
 
 // upperEvent is the smallest event key that the filter's time excludes at its

@@ -96,20 +96,6 @@ func getFrom(r pebble.Reader, key []byte) (value []byte, ok bool, err error) {
 	return value, true, closer.Close()
 }
 
-// commit fills a batch with fn and makes it durable: with a nil error it has
-// been synced. It is for rare writes (configuration); deliveries go through the
-// committer. An error of fn drops the batch.
-func (k *kv) commit(fn func(b *pebble.Batch) error) error {
-	return k.view(func(db *pebble.DB) error {
-		b := db.NewBatch()
-		defer b.Close()
-		if err := fn(b); err != nil {
-			return err
-		}
-		return k.applySynced(db, b)
-	})
-}
-
 // applySynced applies a batch and waits for its sync. DB.Apply with Sync is not
 // used: it hands a WAL error to Logger.Fatalf and then returns nil.
 func (k *kv) applySynced(db *pebble.DB, b *pebble.Batch) error {

@@ -127,7 +127,7 @@ func (s *Store) admissible(ctx context.Context) error {
 // takenOver adds to names the files that events bring along.
 func takenOver(names []string, events []*delivery.Published) []string {
 	for _, x := range events {
-		if x != nil && x.Event != nil && x.Event.Spool == spoolName(x.Event.Key, 0) && !slices.Contains(names, x.Event.Spool) {
+		if x != nil && x.Event != nil && x.Event.Spool != "" && x.Event.Spool == spoolName(x.Event.Key, 0) && !slices.Contains(names, x.Event.Spool) {
 			names = append(names, x.Event.Spool)
 		}
 	}
