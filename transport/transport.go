@@ -98,9 +98,7 @@ func (t *Transport) dial(
 ) (*link, *delivery.SendError) {
 	egress, ok := t.egress[key.route.Egress]
 	if !ok {
-		return nil, &delivery.SendError{
-			Sent: delivery.SentNever, Cause: delivery.CauseLocal, Detail: fmt.Sprintf("egress %q is not configured", key.route.Egress),
-		}
+		return nil, unknownEgress(key.route.Egress)
 	}
 	var l *link
 	var err error
@@ -121,6 +119,12 @@ func (t *Transport) dial(
 		return nil, errClosed()
 	}
 	return nil, classify(failure{phase: at, err: err})
+}
+
+func unknownEgress(name string) *delivery.SendError {
+	return &delivery.SendError{
+		Sent: delivery.SentNever, Cause: delivery.CauseLocal, Detail: fmt.Sprintf("egress %q is not configured", name),
+	}
 }
 
 // Stats returns what a gauge can show.
