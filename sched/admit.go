@@ -12,32 +12,27 @@ func (s *Scheduler) Admit(p *delivery.Published) {
 		if !t.Due.IsZero() {
 			continue // goes to PlaceRetry
 		}
-		s.openKnown(t.Subscriber)
 		a := s.lock(t.Subscriber)
+		a.openKnownLocked()
 		t.Leased = a.admitLocked(t)
 		a.unlock()
 	}
 }
 
-// openKnown makes the actor of a subscriber of which everything is known, so
-// that its next delivery need not touch the disk. The records come from the
-// directory's cache: the publish has just used them.
-func (s *Scheduler) openKnown(num delivery.SubscriberNum) {
-	if a, m := s.actors.find(num); a != nil || !m.clean() || s.halted() {
+// openKnownLocked opens a shell of a subscriber of which everything is known, so
+// that its next delivery need not touch the queue. The records come from the
+// directory's cache, where the publish has just used them; nobody but this
+// publish can be waiting for the lock of a shell.
+func (a *actor) openKnownLocked() {
+	if a.open || a.loading || a.reset || !a.memo.clean() || a.s.halted() {
 		return
 	}
-	o, err := s.readOpened(num, memoKnown, false)
+	o, err := a.s.readOpened(a.num, a.memo, false)
 	if err != nil || o.sub == nil {
 		return // the loader finds out what is wrong
 	}
-	a := s.lock(num)
-	if a.open || a.loading || !a.memo.clean() {
-		s.dispatch.leaveTenant(o.tenant)
-	} else {
-		a.joinLocked(o.tenant)
-		a.openLocked(o)
-	}
-	a.unlock()
+	a.joinLocked(o.tenant)
+	a.openLocked(o)
 }
 
 // admitLocked reports whether a row may go straight into memory: the actor has
@@ -103,9 +98,7 @@ func (a *actor) committedLocked(p *delivery.Published, t *delivery.Target, at de
 	}
 	l.after, l.high = at, max(l.high, at)
 	a.enterWindowLocked(it)
-	b := a.newBatch()
-	a.takeLocked(it, b)
-	a.commitLocked(b)
+	a.takeAllLocked(it)
 }
 
 // Aborted tells that a publish was not committed.

@@ -25,14 +25,14 @@ func (s *Scheduler) pump() {
 // nextWork takes the next actor from the fair queue, and its row.
 func (s *Scheduler) nextWork() (*actor, *item, *slot) {
 	for {
-		now := s.time.mono()
+		wall, now := s.time.read()
 		a, sl := s.dispatch.next(now)
 		if a == nil {
 			return nil, nil, nil
 		}
 		a.mu.Lock()
 		a.queued = false
-		it := a.claimLocked(now)
+		it := a.claimLocked(wall, now)
 		a.advanceLocked()
 		a.unlock()
 		if it != nil {
@@ -48,10 +48,10 @@ func (s *Scheduler) nextWork() (*actor, *item, *slot) {
 func (s *Scheduler) work(a *actor, it *item, sl *slot) {
 	for a != nil {
 		it.slot = sl
+		sl.begin(it.claimedAt)
 		next := s.serve(a, it)
 		if next != nil {
 			it = next
-			sl.begin(s.time.mono())
 			continue
 		}
 		s.dispatch.release(sl)
@@ -60,7 +60,7 @@ func (s *Scheduler) work(a *actor, it *item, sl *slot) {
 }
 
 // claimLocked takes the next row: it is in flight from now on.
-func (a *actor) claimLocked(now instant) *item {
+func (a *actor) claimLocked(wall time.Time, now instant) *item {
 	if a.s.halted() || !a.runnableLocked(now) {
 		return nil
 	}
@@ -68,7 +68,8 @@ func (a *actor) claimLocked(now instant) *item {
 	it.leave()
 	a.leaveWindowLocked(it)
 	it.sub = a.sub
-	it.expired = expired(a.sub, a.s.time.age(it.row.EnteredAt, a.s.wall()))
+	it.expired = expired(a.sub, a.s.time.age(it.row.EnteredAt, wall))
+	it.claimedAt = now
 	it.probe = a.Breaker == delivery.BreakerHalfOpen
 	a.probing = it.probe
 	a.flight.pushBack(it)
@@ -95,7 +96,7 @@ func (a *actor) pickLocked(now instant) *item {
 // if the worker may go on with it.
 func (s *Scheduler) serve(a *actor, it *item) *item {
 	if it.expired {
-		return s.conclude(a, it, conclusion{disposition: disposition{next: delivery.NextDead, reason: delivery.ReasonExpired}})
+		return s.conclude(a, it, &batch{a: a}, conclusion{disposition: disposition{next: delivery.NextDead, reason: delivery.ReasonExpired}})
 	}
 	draw := Draw{
 		Subscriber: a.num, SubscriberLimit: it.sub.RateLimit,
@@ -109,16 +110,26 @@ func (s *Scheduler) serve(a *actor, it *item) *item {
 	}
 	event, err := s.event(it)
 	if errors.Is(err, delivery.ErrEventGone) {
-		return s.conclude(a, it, conclusion{disposition: disposition{next: delivery.NextCanceled, reason: delivery.ReasonEventDeleted}})
+		return s.conclude(a, it, &batch{a: a}, conclusion{disposition: disposition{next: delivery.NextCanceled, reason: delivery.ReasonEventDeleted}})
 	}
-	started := s.wall()
-	var result delivery.Result
+	b := &batch{a: a}
+	b.attempt.StartedAt = s.wall()
 	if err != nil {
-		result = delivery.Result{Cause: delivery.CauseLocal, Sent: delivery.SentNever, Detail: "payload cannot be read: " + err.Error()}
+		b.attempt.Result = delivery.Result{
+			Cause: delivery.CauseLocal, Sent: delivery.SentNever, Detail: clip("payload cannot be read: " + err.Error()),
+		}
 	} else {
-		result = s.send(it, event)
+		s.send(it, event, &b.attempt.Result)
 	}
-	return s.judge(a, it, event, started, result)
+	return s.judge(a, it, event, b)
+}
+
+// clip bounds a text that is stored with each attempt.
+func clip(text string) string {
+	if len(text) > maxNote {
+		return text[:maxNote]
+	}
+	return text
 }
 
 func (s *Scheduler) event(it *item) (*delivery.Event, error) {
@@ -137,36 +148,34 @@ func (it *item) number() int {
 }
 
 // send makes the attempt. A sender that panics has one poisoned delivery, not a
-// node that dies of it again after each restart.
-func (s *Scheduler) send(it *item, event *delivery.Event) (result delivery.Result) {
+// node that dies of it again after each restart. The result is written where it
+// is kept: workers have small stacks, and results are large.
+func (s *Scheduler) send(it *item, event *delivery.Event, result *delivery.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("sender panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			result = delivery.Result{Cause: delivery.CauseLocal, Detail: "sender panicked"}
+			*result = delivery.Result{Cause: delivery.CauseLocal, Detail: "sender panicked"}
 		}
 	}()
-	result = s.sender.Send(s.sending, it.sub, event, it.number())
+	*result = s.sender.Send(s.sending, it.sub, event, it.number())
 	if result.Status == 0 && errors.Is(context.Cause(s.sending), errStopping) {
 		// However the sender names it: we broke it off.
 		result.Cause = delivery.CauseShutdown
 	}
-	return result
 }
 
 // judge decides what an ended attempt means for its row.
-func (s *Scheduler) judge(a *actor, it *item, event *delivery.Event, started time.Time, result delivery.Result) *item {
-	ended, _ := s.time.read()
-	out := delivery.Classify(result, ended)
-	attempt := delivery.Attempt{
-		Number: it.number(), LeasedAt: it.takenAt, StartedAt: started, EndedAt: ended,
-		Lease: s.queue.Lease(), Result: result, Outcome: out,
-	}
+func (s *Scheduler) judge(a *actor, it *item, event *delivery.Event, b *batch) *item {
+	at := &b.attempt
+	at.EndedAt = s.wall()
+	at.Number, at.LeasedAt, at.Lease = it.number(), it.takenAt, s.queue.Lease()
+	at.Outcome = delivery.Classify(at.Result, at.EndedAt)
 	t := tried{
-		number: attempt.Number, keyed: it.row.Key != 0, replayed: it.row.Replayed, out: out,
-		age: s.time.age(it.row.EnteredAt, ended), now: ended,
+		number: at.Number, keyed: it.row.Key != 0, replayed: it.row.Replayed, out: at.Outcome,
+		age: s.time.age(it.row.EnteredAt, at.EndedAt), now: at.EndedAt,
 	}
-	return s.conclude(a, it, conclusion{
-		disposition: afterAttempt(it.sub, t, s.cfg.Rand()), attempt: &attempt, event: event,
+	return s.conclude(a, it, b, conclusion{
+		disposition: afterAttempt(it.sub, t, s.cfg.Rand()), attempt: at, event: event,
 	})
 }
 

@@ -30,9 +30,15 @@ type batch struct {
 }
 
 func (a *actor) newBatch() *batch {
-	b := &batch{a: a, generation: a.generation}
-	b.facts, b.settled = b.fact0[:0], b.item0[:0]
+	b := &batch{a: a}
+	b.begin()
 	return b
+}
+
+// begin is called under the actor's lock, before the first fact.
+func (b *batch) begin() {
+	b.generation = b.a.generation
+	b.facts, b.settled = b.fact0[:0], b.item0[:0]
 }
 
 // move adds what becomes of a row. The row is settling from now on.
@@ -124,12 +130,7 @@ func (b *batch) durableLocked() {
 		return // the window was thrown away meanwhile; its rows are on disk
 	}
 	b.release()
-	next := a.newBatch()
-	for _, it := range b.leased {
-		it.leave()
-		a.takeLocked(it, next)
-	}
-	a.commitLocked(next)
+	a.takeAllLocked(b.leased...)
 }
 
 // failedLocked keeps the outcomes: they are committed again if their rows are

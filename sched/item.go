@@ -11,19 +11,20 @@ import (
 // item is a row in memory. It is on exactly one list of its actor at a time:
 // leasing → ready (or a line's waiters) → flight → settling → gone.
 type item struct {
-	row      delivery.Row
-	held     *payload             // the event, if it is held in memory
-	sub      *delivery.Subscriber // from claim: the record that the attempt uses
-	slot     *slot                // from claim: what the attempt occupies
-	takenAt  time.Time            // wall, when it came into memory
-	readyAt  instant              // when it could first be sent
-	fast     bool                 // came with its publish: its lease is in the row itself
-	prior    bool                 // a dead node may have sent it
-	probe    bool                 // the one attempt of a half-open circuit
-	expired  bool                 // too old: to be disposed of, not sent
-	windowed bool                 // counts towards its window
-	moved    delivery.Next        // settling: what became of it
-	due      time.Time            // settling: when it is due again
+	row       delivery.Row
+	held      *payload             // the event, if it is held in memory
+	sub       *delivery.Subscriber // from claim: the record that the attempt uses
+	slot      *slot                // from claim: what the attempt occupies
+	takenAt   time.Time            // wall, when it came into memory
+	readyAt   instant              // when it could first be sent
+	claimedAt instant              // when it was
+	fast      bool                 // came with its publish: its lease is in the row itself
+	prior     bool                 // a dead node may have sent it
+	probe     bool                 // the one attempt of a half-open circuit
+	expired   bool                 // too old: to be disposed of, not sent
+	windowed  bool                 // counts towards its window
+	moved     delivery.Next        // settling: what became of it
+	due       time.Time            // settling: when it is due again
 
 	list       *itemList
 	next, prev *item

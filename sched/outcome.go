@@ -10,14 +10,14 @@ import (
 // conclusion is what was found out about a claimed row.
 type conclusion struct {
 	disposition
-	attempt *delivery.Attempt // nil = it was not tried
+	attempt *delivery.Attempt // in the batch; nil = it was not tried
 	event   *delivery.Event   // with attempt, unless it could not be read
 }
 
 // conclude hands over what becomes of a claimed row: outcome, order and health
-// in one commit. It returns the actor's next row if the worker may go on with
-// it.
-func (s *Scheduler) conclude(a *actor, it *item, c conclusion) *item {
+// in one commit, for which b has room. It returns the actor's next row if the
+// worker may go on with it.
+func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 	var unread error
 	if it.row.Key != 0 && c.final() {
 		unread = a.peekParked(it)
@@ -29,7 +29,7 @@ func (s *Scheduler) conclude(a *actor, it *item, c conclusion) *item {
 		a.rereadLaterLocked(unread)
 		a.reset = true
 	}
-	b := a.newBatch()
+	b.begin()
 	if a.forgotten {
 		c.disposition = disposition{next: delivery.NextCanceled, reason: delivery.ReasonSubscriberDeleted}
 	}
@@ -43,7 +43,7 @@ func (s *Scheduler) conclude(a *actor, it *item, c conclusion) *item {
 	a.commitLocked(b)
 	var next *item
 	if disable == delivery.ReasonNone && s.mayGoOn(a, sl) {
-		next = a.claimLocked(s.time.mono())
+		next = a.claimLocked(s.time.read())
 	}
 	a.advanceLocked()
 	a.unlock()
@@ -89,14 +89,14 @@ func (a *actor) peekParked(it *item) error {
 // moveLocked makes the fact that says what becomes of a row, and keeps its key
 // in order. It returns what to tell the observer.
 func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
-	wall := a.s.wall()
 	b.moved = delivery.Moved{
-		Lease: a.s.queue.Lease(), Row: it.row, At: wall, Next: c.next, Reason: c.reason, Due: c.due,
+		Lease: a.s.queue.Lease(), Row: it.row, Next: c.next, Reason: c.reason, Due: c.due,
 	}
 	m := &b.moved
 	if c.attempt != nil {
-		b.attempt = *c.attempt
-		m.Attempt, m.At = &b.attempt, c.attempt.EndedAt
+		m.Attempt, m.At = c.attempt, c.attempt.EndedAt
+	} else {
+		m.At = a.s.wall()
 	}
 	if it.prior {
 		m.Prior = priorAttempt(it.row, m.Lease, it.takenAt)
@@ -138,7 +138,7 @@ func (a *actor) tellLocked(it *item, c conclusion, m *delivery.Moved) func() {
 	}
 	e := AttemptFinished{
 		Subscriber: it.sub, Event: c.event, Attempt: m.Attempt, Next: m.Next, Reason: m.Reason, Due: m.Due,
-		Prior: it.prior,
+		Lateness: it.claimedAt.sub(it.readyAt), Prior: it.prior,
 	}
 	return func() { a.s.obs.attemptFinished(e) }
 }

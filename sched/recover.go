@@ -64,10 +64,7 @@ func (l lostFact) giveUp() {
 		return
 	}
 	m.Next, m.Reason, m.Signature = delivery.NextCanceled, delivery.ReasonLocalError, ""
-	m.Note = "its dead letter cannot be written: " + l.err.Error()
-	if len(m.Note) > maxNote {
-		m.Note = m.Note[:maxNote]
-	}
+	m.Note = clip("its dead letter cannot be written: " + l.err.Error())
 }
 
 // maxNote bounds Moved.Note, in bytes.

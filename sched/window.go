@@ -59,8 +59,9 @@ func (r *retryWindow) rewind() {
 }
 
 // takeLocked puts a row that may be sent into its place: into the ready queue,
-// behind another row of its key, or out of the way.
-func (a *actor) takeLocked(it *item, b *batch) {
+// or behind another row of its key. It returns the line that the row is to be
+// parked behind, if it has to get out of the way.
+func (a *actor) takeLocked(it *item) (park *line) {
 	ln := a.lines[it.row.Key]
 	v := orderView{strict: a.strictLocked() && it.row.Key == delivery.StrictKey}
 	if ln != nil {
@@ -75,10 +76,30 @@ func (a *actor) takeLocked(it *item, b *batch) {
 	case orderWait:
 		ln.waiters.pushBack(it)
 	case orderPark:
-		a.parkLocked(ln, it, b)
+		return ln
 	case orderHold:
 		// Found again when the head is finished; see unblockedLocked.
 		a.dropLocked(it)
+	}
+	return nil
+}
+
+// takeAllLocked takes rows in their order, and parks those that have to be.
+func (a *actor) takeAllLocked(rows ...*item) {
+	var b *batch
+	for _, it := range rows {
+		it.leave()
+		ln := a.takeLocked(it)
+		if ln == nil {
+			continue
+		}
+		if b == nil {
+			b = a.newBatch()
+		}
+		a.parkLocked(ln, it, b)
+	}
+	if b != nil {
+		a.commitLocked(b)
 	}
 }
 
