@@ -66,6 +66,14 @@ func (e *Engine) IngressURL() string {
 	return scheme + e.ingress.Addr().String()
 }
 
+// IngressStats returns what the ingress holds at the moment; nothing without one.
+func (e *Engine) IngressStats() ingress.Stats {
+	if e.ingress == nil {
+		return ingress.Stats{}
+	}
+	return e.ingress.Stats()
+}
+
 // ownListeners are the addresses of the API and of the ingress, which come to
 // be known at different times.
 type ownListeners struct {

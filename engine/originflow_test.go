@@ -70,7 +70,7 @@ func startOrigin(t *testing.T) (*originServer, string) {
 }
 
 func TestOneEventThatTheOriginRefusesIsDeadAndTheOthersAreDelivered(t *testing.T) {
-	b := setup(t, withIngress)
+	b := setup(t, withIngress, func(c *Config) { c.Sched.StartAllowance = 100 }) // no gentle start: batches are wanted
 	o, url := startOrigin(t)
 	o.poison = "poison"
 	b.source("gh", `"destination":{"type":"origin","url":"`+url+`","token":"s3cret"},"forward_headers":["X-GitHub-Event"]`)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/engine"
@@ -14,6 +15,7 @@ import (
 type Node interface {
 	Tenants
 	Subscribers
+	Sources
 	Publisher
 	Deliveries
 	Protocols
@@ -27,6 +29,16 @@ type Tenants interface {
 	GetTenant(ctx context.Context, id string) (*delivery.Tenant, error)
 	ListTenants(ctx context.Context, page engine.Page) ([]*delivery.Tenant, string, error)
 	DeleteTenant(ctx context.Context, id string) error
+}
+
+// Sources is the part of [Node] about what the ingress receives. A source's JSON
+// masks its secrets.
+type Sources interface {
+	// PutSource takes the JSON of the settings as it was received.
+	PutSource(ctx context.Context, tenant, id string, raw json.RawMessage) (s *engine.Source, created bool, err error)
+	GetSource(ctx context.Context, tenant, id string) (*engine.Source, error)
+	ListSources(ctx context.Context, tenant string, page engine.Page) ([]*engine.Source, string, error)
+	DeleteSource(ctx context.Context, tenant, id string) error
 }
 
 // Subscribers is the subscribers' part of [Node]. Returned subscribers carry

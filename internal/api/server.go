@@ -71,6 +71,7 @@ func (s *Server) routes() http.Handler {
 	s.api = humago.New(private, s.document())
 	s.registerTenants()
 	s.registerSubscribers()
+	s.registerSources()
 	s.registerEvents(private)
 	s.registerDeliveries()
 	s.registerProtocols()

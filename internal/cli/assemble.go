@@ -10,11 +10,13 @@ import (
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/engine"
+	"github.com/dispatcher-engine/dispatcher/ingress"
 	"github.com/dispatcher-engine/dispatcher/internal/api"
 	"github.com/dispatcher-engine/dispatcher/internal/config"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
 	"github.com/dispatcher-engine/dispatcher/protoselect"
 	"github.com/dispatcher-engine/dispatcher/sched"
+	"github.com/dispatcher-engine/dispatcher/signing"
 	"github.com/dispatcher-engine/dispatcher/storage"
 	"github.com/dispatcher-engine/dispatcher/transport"
 )
@@ -40,7 +42,7 @@ func assemble(c *config.Config, version string, logger *slog.Logger) nodeConfig 
 			Version: version, MaxPayload: int64(c.API.MaxPayload), Logger: logger,
 			DefaultConcurrency: c.Limits.PerSubscriber, DefaultTimeout: c.Timeouts.Attempt, DefaultMaxShare: c.Limits.PerTenant,
 			Guard: guardConfig(c), Storage: storageConfig(c), Sched: schedConfig(c), Transport: transportConfig(c),
-			Selector: selectorConfig(c),
+			Selector: selectorConfig(c), Ingress: ingressConfig(c),
 		},
 	}
 }
@@ -78,6 +80,29 @@ func storageConfig(c *config.Config) storage.Config {
 		s.Watermark.Bytes = -1 // the operator's 0 is "no watermark"
 	}
 	return s
+}
+
+// ingressConfig returns nil for no ingress.
+func ingressConfig(c *config.Config) *ingress.Config {
+	i := &c.Ingress
+	if c.IngressListen == "" {
+		return nil
+	}
+	out := &ingress.Config{
+		Addr: c.IngressListen, CertFile: i.TLSCert, KeyFile: i.TLSKey, DisableHTTP3: !i.HTTP3, AltSvcPort: i.AdvertisedPort,
+		MaxConns: i.MaxConnections, MaxConnsPerClient: i.MaxConnectionsPerClient, TrustedProxies: i.TrustedProxies,
+		HeaderTimeout: i.HeaderTimeout, BodyTimeout: i.BodyTimeout, IdleTimeout: i.IdleTimeout,
+		MaxBody: int64(i.MaxBody), MemoryBody: int64(i.MemoryBody), MaxMemory: int64(i.MaxMemory), MaxSpool: int64(i.MaxSpool),
+		Failures: ingress.FailureConfig{PerSecond: i.FailuresPerSecond, Burst: i.FailuresBurst},
+		Cache:    ingress.CacheConfig{TTL: i.SourceCache}, RetryAfter: i.RetryAfter,
+	}
+	if i.TenantPerSecond > 0 {
+		out.TenantQuota = &ingress.RateLimit{PerSecond: i.TenantPerSecond, Burst: i.TenantBurst}
+	}
+	if i.ControlPlaneURL != "" {
+		out.ControlPlane = &ingress.ControlPlaneConfig{URL: i.ControlPlaneURL, Token: signing.NewSecret(i.ControlPlaneToken.Reveal())}
+	}
+	return out
 }
 
 func schedConfig(c *config.Config) sched.Config {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
 	if n.tokenFile != "" {
 		logger.Info("api_token", "file", n.tokenFile)
 	}
-	logger.Info("ready", "api", n.url(), "version", a.version, "data", loaded.Data)
+	logger.Info("ready", "api", n.url(), "ingress", cmp.Or(n.engine.IngressURL(), "off"), "version", a.version, "data", loaded.Data)
 	var failed error
 	select {
 	case <-ctx.Done():

@@ -40,6 +40,7 @@ type Metrics struct {
 	diskFree      prometheus.Gauge
 	diskTotal     prometheus.Gauge
 	retainedDead  prometheus.Counter
+	received      ingressMetrics
 }
 
 // latencyBuckets reach from a loopback round trip to an attempt's timeout.
@@ -55,6 +56,7 @@ func New() *Metrics {
 	m.makeDelivery()
 	m.makeProtocols()
 	m.makeStore()
+	m.makeIngress()
 	m.fill()
 	return m
 }
@@ -139,6 +141,9 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		gauge("connections_idle", "Idle connections.", labels, func() float64 { _, idle := e.Connections(p); return float64(idle) })
 	}
 	gauge("udp_sockets", "UDP sockets for HTTP/3.", nil, func() float64 { return float64(e.Sockets()) })
+	for what, read := range ingressGauges {
+		gauge("ingress_"+what, ingressGaugeHelp[what], nil, func() float64 { return float64(read(e.IngressStats())) })
+	}
 	gauge("attempts_in_flight", "Attempts in flight.", nil, func() float64 { return float64(e.InFlight()) })
 	gauge("ready", "1 while publishes are accepted.", nil, func() float64 {
 		if e.Ready() != nil {

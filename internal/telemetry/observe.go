@@ -16,6 +16,9 @@ func (m *Metrics) Observe(config *engine.Config) {
 	config.Selector.Observer = m.selection()
 	config.Transport.Observer = m.transport()
 	config.Storage.Observer = m.storage()
+	if config.Ingress != nil {
+		config.Ingress.Observer = m.ingress()
+	}
 	config.Guard.Observer = netguard.Observer{Denied: func(d netguard.Denial) {
 		m.denied.WithLabelValues(string(d.Stage), string(d.Rule)).Inc()
 	}}
