@@ -172,7 +172,10 @@ func testStallAndReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inj, g := &injected{from: 1}, &gate{}
 		inj.heal.Store(true)
-		b := openBench(t, errorfs.Wrap(errorfs.Wrap(InMemory(), inj), g))
+		failures := 0
+		b := openBench(t, errorfs.Wrap(errorfs.Wrap(InMemory(), inj), g), func(c *Config) {
+			c.Observer.Failed = func(error) { failures++ }
+		})
 		b.publish(b.event("accepted", 1))
 
 		// Stall: a publisher waits as long as it likes, nothing is lost or doubled.
@@ -181,7 +184,15 @@ func testStallAndReopening(t *testing.T) {
 		defer cancel()
 		r := b.Publish(ctx, []*delivery.Published{b.event("stalled", 1)})
 		wantErr(t, r[0].Err, delivery.ErrUnknownCommit)
+		noErr(t, b.Accepting())
+		time.Sleep(6 * time.Second)
+		wantErr(t, b.Accepting(), delivery.ErrNotReady)
+		r = b.Publish(t.Context(), []*delivery.Published{b.event("refused", 1)}) // at once
+		wantErr(t, r[0].Err, delivery.ErrNotReady)
+		noErr(t, b.Healthy()) // nothing has failed
 		g.lift()
+		synctest.Wait()
+		noErr(t, b.Accepting())
 		if r := b.publish(b.event("stalled", 1)); !r.Deduplicated {
 			t.Errorf("after the stall: %+v", r)
 		}
@@ -199,6 +210,9 @@ func testStallAndReopening(t *testing.T) {
 		inj.heal.Store(true)
 		noErr(t, b.Reopen())
 		noErr(t, b.Healthy())
+		if failures != 1 {
+			t.Errorf("%d failures were reported: one that stops an opening is its error", failures)
+		}
 		b.publish(b.event("new", 1))
 		var ids []string
 		for _, row := range b.ready(1) {

@@ -62,6 +62,10 @@ type committer struct {
 	spool  *spool
 	record func(delivery.Position, delivery.Fact) // tests: every applied fact
 
+	// busySince is when the batch that is on its way to the disk was handed to
+	// Pebble, in nanoseconds since the epoch; 0 = none is.
+	busySince atomic.Int64
+
 	mu     sync.Mutex
 	queue  []job
 	closed bool // no more jobs are taken
@@ -174,6 +178,7 @@ func (c *committer) run() {
 		case err := <-c.synced:
 			done := c.flight
 			c.flight = nil
+			c.busySince.Store(0)
 			err = c.verdict(err)
 			if err == nil {
 				// The next sync runs while this batch is answered.
@@ -236,7 +241,9 @@ func (c *committer) launch(now bool) {
 	}
 	b.info.Bytes = b.b.Len()
 	b.applied = time.Now()
+	c.busySince.Store(b.applied.UnixNano())
 	if err := c.db.ApplyNoSyncWait(b.b, pebble.Sync); err != nil {
+		c.busySince.Store(0)
 		c.kv.fail(fmt.Errorf("apply batch: %w", err))
 		c.finish(b, c.verdict(nil))
 		return

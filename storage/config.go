@@ -46,6 +46,10 @@ type Config struct {
 	// more than that at least); 0 = 8 MiB.
 	CommitBytes int
 
+	// StallAfter is how long the disk may take over one batch before the store does
+	// not accept publishes any more (see [Store.Accepting]); 0 = 10 s.
+	StallAfter time.Duration
+
 	// DedupeWindow is for how long an id is remembered; 0 = 4 days, at most 60
 	// days.
 	DedupeWindow time.Duration
@@ -111,6 +115,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CommitDelay, 3*time.Millisecond)
 	orDefault(&c.CommitFacts, 4096)
 	orDefault(&c.CommitBytes, 8<<20)
+	orDefault(&c.StallAfter, 10*time.Second)
 	orDefault(&c.DedupeWindow, 4*day)
 	orDefault(&c.DedupeMemory, 12<<20)
 	orDefault(&c.SpoolOver, 1<<20)
@@ -143,6 +148,7 @@ func (c Config) validate() error {
 	check(c.CommitDelay > 0 && c.CommitDelay <= 10*time.Millisecond, "CommitDelay", "must be above 0, at most 10 ms", c.CommitDelay)
 	check(c.CommitFacts > 0 && c.CommitFacts < positionStep/2, "CommitFacts", "must be 1 to 32767", c.CommitFacts)
 	check(c.CommitBytes > 0 && c.CommitBytes <= 1<<30, "CommitBytes", "must be at most 1 GiB", c.CommitBytes)
+	check(c.StallAfter > 0, "StallAfter", "must be above 0", c.StallAfter)
 	check(c.DedupeWindow > 0 && c.DedupeWindow <= 60*day, "DedupeWindow", "must be above 0, at most 60 days", c.DedupeWindow)
 	check(c.DedupeMemory > 0 && c.DedupeMemory <= 1<<30, "DedupeMemory", "must be above 0, at most 1 GiB", c.DedupeMemory)
 	check(c.SpoolOver > 0 && c.SpoolOver <= 64<<20, "SpoolOver", "must be above 0, at most 64 MiB", c.SpoolOver)

@@ -20,7 +20,10 @@ import (
 // the iterator or value is closed. Close and Reopen hold it for writing.
 type kv struct {
 	log    *slog.Logger
-	onFail func(error) // told of a failure; may be nil
+	onFail func(error) // told of a failure of the open database; may be nil
+	// opening keeps failures while the database is being opened from onFail:
+	// whoever opens it gets them as an error.
+	opening atomic.Bool
 
 	mu     sync.RWMutex
 	db     *pebble.DB // nil while closed
@@ -57,7 +60,7 @@ func (k *kv) readyLocked() error {
 func (k *kv) fail(cause error) {
 	if k.failure.CompareAndSwap(nil, &failure{fmt.Errorf("%w: %w", delivery.ErrNotReady, cause)}) {
 		k.log.Error("store failed, it must be opened again", "error", cause)
-		if k.onFail != nil {
+		if k.onFail != nil && !k.opening.Load() {
 			k.onFail(cause)
 		}
 	}

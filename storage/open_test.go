@@ -182,14 +182,14 @@ func TestFactsThatCannotBeAppliedAreRefusedAsAWhole(t *testing.T) {
 func TestConfigNamesEveryFieldThatIsWrong(t *testing.T) {
 	_, err := Open(Config{
 		Partitions: 70000, MemTable: 1, Cache: -1, CommitDelay: time.Second, CommitFacts: 1 << 20, CommitBytes: -1,
-		DedupeWindow: -1, DedupeMemory: -1, SpoolOver: -1,
+		StallAfter: -1, DedupeWindow: -1, DedupeMemory: -1, SpoolOver: -1,
 		Retention: Retention{Events: -1, Dead: -1}, Watermark: Watermark{Percent: 100, Every: -1, RetryAfter: -1},
 	})
 	if err == nil {
 		t.Fatal("it was accepted")
 	}
 	for _, field := range []string{
-		"Dir", "Partitions", "MemTable", "Cache", "CommitDelay", "CommitFacts", "CommitBytes", "DedupeWindow", "DedupeMemory",
+		"Dir", "Partitions", "MemTable", "Cache", "CommitDelay", "CommitFacts", "CommitBytes", "StallAfter", "DedupeWindow", "DedupeMemory",
 		"SpoolOver", "Retention.Events", "Retention.Dead", "Watermark.Percent", "Watermark.Every", "Watermark.RetryAfter",
 	} {
 		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return strings.Contains(line, " "+field+" is ") }) {

@@ -121,7 +121,7 @@ func (s *Store) admissible(ctx context.Context) error {
 	if full := s.disk.full.Load(); full != nil {
 		return full
 	}
-	return nil
+	return s.stalled()
 }
 
 // takenOver adds to names the files that events bring along.

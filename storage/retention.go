@@ -197,7 +197,7 @@ func (f *rangeFinder) add(start, end []byte) {
 func (s *Store) compact(ctx context.Context, deleted []keyRange) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.opening.Load().ctx, cancel)()
+	defer context.AfterFunc(s.session.Load().ctx, cancel)()
 	for _, r := range deleted {
 		if r.start[0] != prefixEvent && r.start[0] != prefixTime {
 			continue

@@ -43,12 +43,12 @@ type Store struct {
 
 	cancel     context.CancelFunc // ends the background tasks
 	background sync.WaitGroup
-	opening    atomic.Pointer[opening]
+	session    atomic.Pointer[session]
 }
 
-// opening is the time from one opening of the database to its closing; what may
+// session is the time from one opening of the database to its closing; what may
 // hold the database for long watches its end.
-type opening struct {
+type session struct {
 	ctx context.Context //nolint:containedctx // it is a lifetime, not a call
 	end context.CancelFunc
 }
@@ -116,6 +116,8 @@ func (s *Store) release() error {
 // openLocked opens the database with a new fuse, raises the epoch and starts a
 // committer. The caller holds kv.mu for writing.
 func (s *Store) openLocked() error {
+	s.opening.Store(true)
+	defer s.opening.Store(false)
 	fs := newFuse(s.fs, s.fail)
 	s.failure.Store(nil)
 	db, err := pebble.Open(s.cfg.Dir, s.options(fs))
@@ -137,7 +139,7 @@ func (s *Store) openLocked() error {
 	c.start()
 	s.commit.Store(c)
 	ctx, end := context.WithCancel(context.Background())
-	s.opening.Store(&opening{ctx, end})
+	s.session.Store(&session{ctx, end})
 	return nil
 }
 
@@ -231,7 +233,7 @@ func (s *Store) stopCommitter() {
 	if c := s.commit.Swap(nil); c != nil {
 		c.close()
 	}
-	if o := s.opening.Load(); o != nil {
+	if o := s.session.Load(); o != nil {
 		o.end()
 	}
 }
