@@ -318,6 +318,42 @@ func TestATimelineKeepsOnlyAGlimpseOfBodies(t *testing.T) {
 	}
 }
 
+func TestALongTimelineKeepsItsEnds(t *testing.T) {
+	g := newGen(8)
+	const n = 500
+	key := []byte{prefixTime}
+	operands := [][]byte{appendReceived(nil, false, delivery.Lease{})}
+	for i := range n {
+		m := &delivery.Moved{Next: delivery.NextRetry, At: time.Unix(int64(i+1), 0), Note: string(make([]byte, g.IntN(300)))}
+		operands = append(operands, appendMoved(nil, m))
+	}
+	want := merged(t, g, key, operands)
+	for range 30 {
+		if got := merged(t, g, key, operands); !bytes.Equal(got, want) {
+			t.Fatal("what is left depends on how compactions group it")
+		}
+	}
+	var tl timeline
+	noErr(t, tl.read(want, true))
+	d := decoder{b: want}
+	var skipped uint64
+	var seen []int64
+	for len(d.b) > 0 {
+		e := d.entry(delivery.EventKey{}, true)
+		skipped += e.skipped
+		if e.kind == entryMoved {
+			seen = append(seen, e.at.Unix())
+		}
+	}
+	if skipped != n+1-timelineFirst-timelineLast || seen[0] != 1 || seen[timelineFirst-2] != timelineFirst-1 ||
+		seen[timelineFirst-1] != n+1-timelineLast || seen[len(seen)-1] != n {
+		t.Errorf("%d skipped, seen %v", skipped, seen)
+	}
+	if short := merged(t, g, key, operands[:timelineFirst+timelineLast]); !bytes.Equal(short, slices.Concat(operands[:timelineFirst+timelineLast]...)) {
+		t.Error("a timeline that is not too long was shortened")
+	}
+}
+
 // merged merges operands in a random grouping, the way compactions do.
 func merged(t *testing.T, g gen, key []byte, operands [][]byte) []byte {
 	t.Helper()

@@ -19,7 +19,54 @@ const (
 	entryReplayed byte = 3 // at, lease, attempts
 	entryPurged   byte = 4 // at, lease
 	entryDropped  byte = 5 // at, lease, reason
+	entrySkipped  byte = 6 // number of entries that were left out here
 )
+
+// A delivery that is tried again and again without an end (a receiver that asks
+// for a second's patience for days) must not grow its timeline without an end:
+// the first and the last entries are kept.
+const (
+	timelineFirst = 16
+	timelineLast  = 112
+)
+
+// shortenTimeline leaves out the middle of a timeline that is too long. It may be
+// done at any time to any beginning of a timeline: what is seen in the end is the
+// same. A timeline that cannot be read is left as it is.
+func shortenTimeline(v []byte) []byte {
+	var ends [timelineFirst + timelineLast + 2]int // of the first entries, then of the last, in a ring
+	var skipped uint64
+	n, skippedAt := 0, -1
+	for d := (decoder{b: v}); len(d.b) > 0; n++ {
+		b := d.bytes()
+		if d.err != nil {
+			return v
+		}
+		if n == timelineFirst && len(b) > 2 && b[1] == entrySkipped {
+			in := decoder{b: b[2:]}
+			skipped, skippedAt = in.uvarint(), n
+		}
+		if i := n; i < timelineFirst {
+			ends[i] = len(v) - len(d.b)
+		} else {
+			ends[timelineFirst+(i-timelineFirst)%(timelineLast+2)] = len(v) - len(d.b)
+		}
+	}
+	kept := timelineFirst + timelineLast
+	if skippedAt >= 0 {
+		kept++
+	}
+	if n <= kept {
+		return v
+	}
+	skipped += uint64(n - kept) //nolint:gosec // positive
+	// The last entries begin where the one before them ends.
+	from := ends[timelineFirst+(n-timelineLast-1-timelineFirst)%(timelineLast+2)]
+	out := append(make([]byte, 0, len(v)), v[:ends[timelineFirst-1]]...)
+	start := len(out)
+	out = closeEntry(binary.AppendUvarint(openEntry(out, entrySkipped), skipped), start)
+	return append(out, v[from:]...)
+}
 
 // Bytes of a response's body that a timeline keeps: of a failure enough to see
 // why, of a success a glimpse.
@@ -153,6 +200,7 @@ type entry struct {
 	signature string
 	prior     *delivery.Attempt
 	attempt   *delivery.Attempt
+	skipped   uint64
 }
 
 // entry reads the next entry of a timeline; the attempts only if asked.
@@ -171,6 +219,8 @@ func (d *decoder) entry(key delivery.EventKey, attempts bool) entry {
 		e.at, e.lease = in.nano(), in.lease()
 	case entryDropped:
 		e.at, e.lease, e.reason = in.nano(), in.lease(), delivery.Reason(in.byte())
+	case entrySkipped:
+		e.skipped = in.uvarint()
 	default:
 		in.fail("kind of timeline entry")
 	}

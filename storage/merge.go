@@ -33,7 +33,8 @@ func newMerge(key, value []byte) (pebble.ValueMerger, error) {
 	return &appendMerge{parts: [][]byte{slices.Clone(value)}}, nil
 }
 
-// appendMerge concatenates, oldest first.
+// appendMerge concatenates, oldest first. Of a long timeline it keeps both ends;
+// see shortenTimeline.
 type appendMerge struct {
 	parts    [][]byte
 	backward bool // parts are newest first
@@ -50,11 +51,15 @@ func (m *appendMerge) MergeOlder(value []byte) error {
 	return nil
 }
 
-func (m *appendMerge) Finish(bool) ([]byte, io.Closer, error) {
+func (m *appendMerge) Finish(includesBase bool) ([]byte, io.Closer, error) {
 	if m.backward {
 		slices.Reverse(m.parts)
 	}
-	return slices.Concat(m.parts...), nil, nil
+	v := slices.Concat(m.parts...)
+	if includesBase {
+		v = shortenTimeline(v)
+	}
+	return v, nil, nil
 }
 
 // sumMerge adds.

@@ -125,6 +125,13 @@ func (t *timeline) summary(s *Summary) {
 }
 
 func (t *timeline) add(e *entry) {
+	if e.kind == entrySkipped {
+		if t.full {
+			note := fmt.Sprintf("%d entries are left out here", e.skipped)
+			t.entries = append(t.entries, delivery.TimelineEntry{At: t.at, State: t.state, Reason: t.reason, Note: note})
+		}
+		return
+	}
 	t.due, t.signature = time.Time{}, ""
 	switch e.kind {
 	case entryReceived:
