@@ -77,8 +77,7 @@ type actor struct {
 	loading     bool
 	queued      bool
 	queuedLane  delivery.Priority
-	front       bool // its next place in the fair queue is the first
-	rereads     int  // failed reads in a row
+	rereads     int // failed reads in a row
 	rereadAt    instant
 	armedAt     instant
 	lost        []lostFact // outcomes whose commit failed
@@ -204,13 +203,24 @@ func (a *actor) competeLocked(now instant) {
 		}
 		return
 	}
-	c := classFast
-	if a.slow.Load() {
-		c = classSlow
-	}
 	a.queued, a.queuedLane = true, lane
-	d.enqueue(a, lane, c, a.front, now)
-	a.front = false
+	d.enqueue(a, lane, a.class(), now)
+}
+
+// keepPlaceLocked queues the actor where its ticket belongs.
+func (a *actor) keepPlaceLocked(ticket instant) {
+	if !a.runnableLocked(ticket) || a.queued && !a.s.dispatch.withdraw(a) {
+		return
+	}
+	a.queued, a.queuedLane = true, a.bestLaneLocked()
+	a.s.dispatch.enqueue(a, a.queuedLane, a.class(), ticket)
+}
+
+func (a *actor) class() class {
+	if a.slow.Load() {
+		return classSlow
+	}
+	return classFast
 }
 
 func (a *actor) bestLaneLocked() delivery.Priority {

@@ -31,8 +31,12 @@ func (s *Scheduler) nextWork() (*actor, *item, *slot) {
 			return nil, nil, nil
 		}
 		a.mu.Lock()
+		ticket := a.node.since // it was picked, and is not queued again before queued is false
 		a.queued = false
 		it := a.claimLocked(wall, now)
+		if it != nil {
+			it.ticket = ticket
+		}
 		a.advanceLocked()
 		a.unlock()
 		if it != nil {
@@ -69,7 +73,7 @@ func (a *actor) claimLocked(wall time.Time, now instant) *item {
 	a.leaveWindowLocked(it)
 	it.sub = a.sub
 	it.expired = expired(a.sub, a.s.time.age(it.row.EnteredAt, wall))
-	it.claimedAt = now
+	it.claimedAt, it.ticket = now, now
 	it.probe = a.Breaker == delivery.BreakerHalfOpen
 	a.probing = it.probe
 	a.flight.pushBack(it)
@@ -98,15 +102,8 @@ func (s *Scheduler) serve(a *actor, it *item) *item {
 	if it.expired {
 		return s.conclude(a, it, &batch{a: a}, conclusion{disposition: disposition{next: delivery.NextDead, reason: delivery.ReasonExpired}})
 	}
-	draw := Draw{
-		Subscriber: a.num, SubscriberLimit: it.sub.RateLimit,
-		Tenant: it.sub.Tenant, TenantLimit: a.tenant.record.Load().RateLimit,
-	}
-	if draw.limited() {
-		if drawn := s.cfg.Limiter.Take(s.sending, draw); drawn.Wait > 0 {
-			s.giveBack(a, it, drawn)
-			return nil
-		}
+	if !s.draw(a, it) {
+		return nil
 	}
 	event, err := s.event(it)
 	if errors.Is(err, delivery.ErrEventGone) {
@@ -122,6 +119,26 @@ func (s *Scheduler) serve(a *actor, it *item) *item {
 		s.send(it, event, &b.attempt.Result)
 	}
 	return s.judge(a, it, event, b)
+}
+
+// draw takes the tokens that an attempt needs. Without them the row goes back,
+// and it is false.
+func (s *Scheduler) draw(a *actor, it *item) bool {
+	tenantLimit := a.tenant.record.Load().RateLimit
+	d := Draw{Subscriber: a.num, SubscriberLimit: it.sub.RateLimit, Tenant: it.sub.Tenant, TenantLimit: tenantLimit}
+	if !d.limited() {
+		return true
+	}
+	drawn := s.cfg.Limiter.Take(s.sending, d)
+	if drawn.Wait > 0 {
+		s.giveBack(a, it, drawn)
+		return false
+	}
+	if tenantLimit.PerSecond > 0 {
+		s.dispatch.answered(it.slot, 0)
+		s.pump()
+	}
+	return true
 }
 
 // clip bounds a text that is stored with each attempt.
@@ -179,19 +196,19 @@ func (s *Scheduler) judge(a *actor, it *item, event *delivery.Event, b *batch) *
 	})
 }
 
-// giveBack puts a row back that got no token. Nothing happened to it.
+// giveBack puts a row back that got no token. Nothing happened to it. If it was
+// its tenant that had none, the actor keeps its place among the tenant's: it is
+// served before those that came later when there are tokens again.
 func (s *Scheduler) giveBack(a *actor, it *item, drawn Drawn) {
 	at := s.time.mono().add(drawn.Wait)
+	ticket, sl := it.ticket, it.slot
 	a.mu.Lock()
 	a.unclaimLocked(it)
-	if drawn.Tenant {
-		a.front = true // its turn comes first when there are tokens again
-	} else {
+	if !drawn.Tenant {
 		a.limitedUntil = at
-	}
-	tenant := a.tenant
-	if drawn.Tenant {
-		s.dispatch.limitTenant(tenant, at)
+	} else {
+		s.dispatch.answered(sl, at)
+		a.keepPlaceLocked(ticket)
 	}
 	a.advanceLocked()
 	a.unlock()
@@ -203,7 +220,7 @@ func (a *actor) unclaimLocked(it *item) {
 	if it.probe {
 		a.probing = false
 	}
-	it.sub, it.probe, it.expired = nil, false, false
+	it.sub, it.slot, it.probe, it.expired = nil, nil, false, false
 	if !a.servingLocked() || a.concurrencyLocked() == 0 {
 		a.putBackLocked(it)
 		return

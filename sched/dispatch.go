@@ -14,6 +14,7 @@ type slot struct {
 	tenant  *tenant
 	actor   *actor
 	class   class        // the budget it is charged to; guarded by the dispatcher's mutex
+	asking  bool         // it asks for a token of its tenant; guarded likewise
 	started atomic.Int64 // instant at which the current attempt began
 	moved   atomic.Bool  // it was moved to the slow budget
 
@@ -67,23 +68,20 @@ func newDispatcher(cfg Config) *dispatcher {
 	return d
 }
 
-// enqueue makes an actor compete for a slot. The caller holds the actor's lock
-// and knows that it is not queued.
-func (d *dispatcher) enqueue(a *actor, lane delivery.Priority, c class, front bool, now instant) {
+// enqueue makes an actor compete for a slot, with those of its tenant in the
+// order of since. The caller holds the actor's lock and knows that it is not
+// queued.
+func (d *dispatcher) enqueue(a *actor, lane delivery.Priority, c class, since instant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a.node.lane, a.node.class, a.node.since = lane, c, now
-	d.insertLocked(a, front)
+	a.node.lane, a.node.class, a.node.since = lane, c, since
+	d.insertLocked(a)
 }
 
-func (d *dispatcher) insertLocked(a *actor, front bool) {
+func (d *dispatcher) insertLocked(a *actor) {
 	line := &a.tenant.lines[a.node.class][a.node.lane]
 	a.node.line = line
-	if front {
-		line.actors.pushFront(a)
-	} else {
-		line.actors.pushBack(a)
-	}
+	line.actors.insert(a)
 	if a.tenant.linked.Load() {
 		d.contenders[a.node.class].Add(1)
 		d.queues[a.node.class].lanes[a.node.lane].link(line)
@@ -99,7 +97,7 @@ func (d *dispatcher) promote(a *actor, lane delivery.Priority) {
 	}
 	d.removeLocked(a)
 	a.node.lane = lane
-	d.insertLocked(a, false)
+	d.insertLocked(a)
 }
 
 // withdraw takes an actor out of the queue. It is false when the actor has just
@@ -172,7 +170,7 @@ func (d *dispatcher) popLocked(c class, now instant) *actor {
 			// It became slow while it waited: it waits on in the other queue.
 			d.removeLocked(a)
 			a.node.class = classSlow
-			d.insertLocked(a, false)
+			d.insertLocked(a)
 		case !line.tenant.mayRun(now):
 			d.detachLocked(line.tenant)
 		default:
@@ -237,6 +235,9 @@ func (d *dispatcher) occupyLocked(a *actor, c class, now instant) *slot {
 	s := slots.Get().(*slot) //nolint:errcheck // the pool's only type
 	s.tenant, s.actor, s.class = a.tenant, a, c
 	s.moved.Store(false)
+	if s.asking = s.tenant.record.Load().RateLimit.PerSecond > 0; s.asking {
+		s.tenant.asking++
+	}
 	s.begin(now)
 	d.inFlight[c]++
 	d.unused -= s.tenant.unused()
@@ -256,6 +257,7 @@ func (d *dispatcher) release(s *slot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.unwatchLocked(s)
+	d.askedLocked(s)
 	t := s.tenant
 	d.inFlight[s.class]--
 	d.unused -= t.unused()

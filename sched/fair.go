@@ -25,6 +25,9 @@ type tenant struct {
 	inFlight int
 
 	limitedUntil instant     // its token bucket is empty until then
+	scarce       atomic.Bool // it ran out of tokens lately: one asks at a time, in turn
+	asking       int         // attempts that ask for a token
+	granted      int         // tokens got in a row
 	linked       atomic.Bool // its lines take part in the fair queues; written under the mutex
 	lines        [classes][delivery.Lanes]tenantLine
 }
@@ -49,7 +52,8 @@ func (t *tenant) unused() int { return max(0, t.record.Load().Reserved-t.inFligh
 // mayRun reports whether its own bounds allow one more attempt.
 func (t *tenant) mayRun(now instant) bool {
 	share := t.record.Load().MaxShare
-	return (share <= 0 || t.inFlight < share) && !now.before(t.limitedUntil)
+	return (share <= 0 || t.inFlight < share) && !now.before(t.limitedUntil) &&
+		(t.asking == 0 || !t.scarce.Load())
 }
 
 // tenantLine is a tenant's actors that are ready in one lane of one class.
@@ -162,26 +166,34 @@ type actorList struct {
 	n          int
 }
 
-func (l *actorList) pushBack(a *actor) {
+// insert keeps the list in the order of since. Almost always that is the end; an
+// actor that comes back with an old ticket finds its place near the front, among
+// few others that came back.
+func (l *actorList) insert(a *actor) {
 	l.n++
-	a.node.prev, a.node.next = l.tail, nil
-	if l.tail != nil {
-		l.tail.node.next = a
+	if l.tail == nil || l.tail.node.since <= a.node.since {
+		l.link(a, l.tail, nil)
+		return
+	}
+	at := l.head
+	for at.node.since <= a.node.since {
+		at = at.node.next
+	}
+	l.link(a, at.node.prev, at)
+}
+
+func (l *actorList) link(a, prev, next *actor) {
+	a.node.prev, a.node.next = prev, next
+	if prev != nil {
+		prev.node.next = a
 	} else {
 		l.head = a
 	}
-	l.tail = a
-}
-
-func (l *actorList) pushFront(a *actor) {
-	l.n++
-	a.node.prev, a.node.next = nil, l.head
-	if l.head != nil {
-		l.head.node.prev = a
+	if next != nil {
+		next.node.prev = a
 	} else {
 		l.tail = a
 	}
-	l.head = a
 }
 
 func (l *actorList) remove(a *actor) {

@@ -63,7 +63,7 @@ func (d *desk) queue(a *actor, lane delivery.Priority) {
 	if a.slow.Load() {
 		c = classSlow
 	}
-	d.enqueue(a, lane, c, false, d.now)
+	d.enqueue(a, lane, c, d.now)
 }
 
 // serve picks n times with one slot, and counts by actor.

@@ -18,6 +18,7 @@ type item struct {
 	takenAt   time.Time            // wall, when it came into memory
 	readyAt   instant              // when it could first be sent
 	claimedAt instant              // when it was
+	ticket    instant              // since when its actor had waited for that
 	fast      bool                 // came with its publish: its lease is in the row itself
 	prior     bool                 // a dead node may have sent it
 	probe     bool                 // the one attempt of a half-open circuit

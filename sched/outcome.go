@@ -58,7 +58,7 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 // actor's next attempt with it: nobody else waits, no bound of the tenant keeps
 // its other actors waiting, and nothing about this one is slow.
 func (s *Scheduler) mayGoOn(a *actor, sl *slot) bool {
-	return s.dispatch.contenders[classFast].Load() == 0 && a.tenant.linked.Load() &&
+	return s.dispatch.contenders[classFast].Load() == 0 && a.tenant.linked.Load() && !a.tenant.scarce.Load() &&
 		!a.slow.Load() && !sl.moved.Load() && s.open()
 }
 

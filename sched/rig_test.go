@@ -336,6 +336,14 @@ func (f *fakeSender) Send(ctx context.Context, sub *delivery.Subscriber, event *
 	return result
 }
 
+// forget ends a call that will not return.
+func (f *fakeSender) forget(c call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.perSub[c.sub]--
+	f.now--
+}
+
 func (q *fakeQueue) isDead() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

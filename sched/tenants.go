@@ -63,17 +63,44 @@ func (d *dispatcher) dropTenantLocked(t *tenant) {
 	delete(d.tenants, t.num)
 }
 
-// limitTenant takes a tenant whose bucket is empty out of the queues until at.
-func (d *dispatcher) limitTenant(t *tenant, at instant) {
+// plentyAfter is how many tokens in a row end a tenant's scarcity.
+const plentyAfter = 64
+
+// answered is told what a slot's question for a token of its tenant's bucket was
+// answered: 0 = granted, otherwise when it is worth asking again. Where tokens
+// are scarce one attempt asks at a time, in turn; were all to ask at once,
+// chance would decide who gets the next token.
+func (d *dispatcher) answered(s *slot, limitedUntil instant) {
 	d.mu.Lock()
-	if t.limitedUntil < at {
-		t.limitedUntil = at
+	t := s.tenant
+	d.askedLocked(s)
+	if limitedUntil == 0 {
+		t.granted++
+		if t.granted >= plentyAfter {
+			t.scarce.Store(false)
+		}
+		if t.limitedUntil == 0 {
+			d.attachLocked(t)
+		}
+		d.mu.Unlock()
+		return
 	}
+	t.granted = 0
+	t.scarce.Store(true)
+	t.limitedUntil = max(t.limitedUntil, limitedUntil)
 	if t.linked.Load() {
 		d.detachLocked(t)
 	}
 	d.mu.Unlock()
-	d.wakeTenant(t.num, at)
+	d.wakeTenant(t.num, limitedUntil)
+}
+
+// askedLocked ends a slot's question, whatever the answer.
+func (d *dispatcher) askedLocked(s *slot) {
+	if s.asking {
+		s.asking = false
+		s.tenant.asking--
+	}
 }
 
 // unlimitTenant lets a tenant compete again when its wait is over.

@@ -1,0 +1,156 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// wakesRead counts entries of the wake index that were read.
+type wakesRead struct {
+	*fakeQueue
+	n int
+}
+
+func (q *wakesRead) Wakes(after delivery.WakeCursor, until time.Time, limit int) ([]delivery.Wake, delivery.WakeCursor, error) {
+	w, next, err := q.fakeQueue.Wakes(after, until, limit)
+	q.n += len(w)
+	return w, next, err
+}
+
+func TestFarRetriesCostOneTimerAndEachWakeIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		const subs = 200
+		for num := range subs {
+			r.sub(delivery.SubscriberNum(num+1), func(s *delivery.Subscriber) {
+				s.Retry.Schedule = []time.Duration{5*time.Hour + time.Duration(num)*time.Minute}
+			})
+		}
+		r.send.setAnswer(func(c call) delivery.Result { return status([]int{500, 200}[c.nth-1]) })
+		for num := range subs {
+			r.publish(fmt.Sprint("e", num), "", delivery.SubscriberNum(num+1))
+		}
+		settle(time.Second)
+		if st := r.s.Stats(); st.Actors != 0 || st.Wakes > 1 {
+			t.Errorf("far retries are in memory: %+v", st)
+		}
+		counting := &wakesRead{fakeQueue: r.q}
+		r.s.clock.queue = counting
+		reads := r.q.reads
+		settle(4 * time.Hour)
+		if n := r.q.reads - reads; n != 0 {
+			t.Errorf("an idle node read the queue %d times in 4 h", n)
+		}
+		settle(6 * time.Hour)
+		for num := range subs {
+			if n := r.send.sentTo(delivery.SubscriberNum(num + 1)); n != 2 {
+				t.Fatalf("subscriber %d got %d attempts", num+1, n)
+			}
+		}
+		if counting.n != subs {
+			t.Errorf("%d wakes were read for %d rows", counting.n, subs)
+		}
+		for _, c := range r.send.sent()[subs:] {
+			first := r.send.sent()[c.sub-1]
+			want := first.at.Add(5*time.Hour + time.Duration(c.sub-1)*time.Minute)
+			if late := c.at.Sub(want); late < 0 || late > 20*time.Millisecond {
+				t.Errorf("subscriber %d: late by %s", c.sub, late)
+			}
+		}
+	})
+}
+
+func TestADueTimeBelowTheHorizonIsNoticedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.sub(1, nil)
+		at := time.Now()
+		for i, in := range []time.Duration{50 * time.Second, 5 * time.Second, 20 * time.Second, 3 * time.Minute, -time.Hour} {
+			e := r.event(fmt.Sprint("e", i), func(e *delivery.Event) { e.DeliverAt = at.Add(in) })
+			if err := r.q.publish(r.fact(e, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle(5 * time.Minute)
+		var order string
+		for _, c := range r.send.sent() {
+			order += fmt.Sprintf("%s at %s, ", c.id, c.at.Sub(at).Round(time.Second))
+		}
+		if want := "e4 at 0s, e1 at 5s, e2 at 20s, e0 at 50s, e3 at 3m0s, "; order != want {
+			t.Errorf("sent %s want %s", order, want)
+		}
+	})
+}
+
+func TestACenturyAheadIsNoOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.sub(1, nil)
+		e := r.event("far", func(e *delivery.Event) { e.DeliverAt = time.Now().AddDate(2000, 0, 0) })
+		if err := r.q.publish(r.fact(e, 1)); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Hour)
+		if n := r.send.sentTo(1); n != 0 {
+			t.Errorf("it was sent %d times", n)
+		}
+	})
+}
+
+func TestClockStepsAreNoticedAndTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var steps []time.Duration
+		r := newRig(t, func(c *Config) { c.Observer.ClockStepped = func(by time.Duration) { steps = append(steps, by) } })
+		r.s.time.read()
+		r.s.time.skew.Store(int64(-time.Hour))
+		r.s.time.read()
+		r.s.time.read()
+		r.s.time.skew.Store(int64(time.Hour))
+		r.s.time.read()
+		if fmt.Sprint(steps) != "[-1h0m0s 2h0m0s]" {
+			t.Errorf("steps %v", steps)
+		}
+	})
+}
+
+func TestAges(t *testing.T) {
+	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	stepped := now.Add(-time.Minute).UnixNano()
+	tests := []struct {
+		name    string
+		entered time.Time
+		forward time.Duration
+		want    time.Duration
+	}{
+		{"no step", now.Add(-time.Hour), 0, time.Hour},
+		{"a step does not age what was before it", now.Add(-25 * time.Hour), 24 * time.Hour, time.Hour},
+		{"what came after it ages as usual", now.Add(-30 * time.Second), 24 * time.Hour, 30 * time.Second},
+		{"never negative", now.Add(time.Hour), 0, 0},
+		{"never negative after a step", now.Add(-time.Hour), 24 * time.Hour, 0},
+	}
+	for _, tt := range tests {
+		if got := ageOf(tt.entered, now, tt.forward, stepped); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestAFailingWakeIndexIsReadAgainAndNothingIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.sub(1, func(s *delivery.Subscriber) { s.Retry.Schedule = []time.Duration{2 * time.Hour} })
+		r.send.setAnswer(func(c call) delivery.Result { return status([]int{500, 200}[c.nth-1]) })
+		e := r.publish("e", "", 1)
+		settle(time.Hour)
+		r.q.setFailing(delivery.ErrNotReady)
+		settle(time.Hour + 10*time.Second)
+		r.q.setFailing(nil)
+		r.s.Resume()
+		settle(time.Minute)
+		r.wantEnded(e, 1, delivery.NextDelivered)
+	})
+}
