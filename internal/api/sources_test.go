@@ -1,0 +1,42 @@
+package api
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dispatcher-engine/dispatcher/ingress"
+	"github.com/dispatcher-engine/dispatcher/signing"
+)
+
+func TestSchemesOfSourcesAreThoseOfSigning(t *testing.T) {
+	field, _ := reflect.TypeFor[SourceSettings]().FieldByName("Scheme")
+	var want []string
+	for _, s := range signing.Schemes() {
+		want = append(want, string(s))
+	}
+	got := strings.Split(field.Tag.Get("enum"), ",")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestEverySettingOfASourceIsDocumented holds the documented form against the one
+// that is read.
+func TestEverySettingOfASourceIsDocumented(t *testing.T) {
+	names := func(typ reflect.Type) (out []string) {
+		for i := range typ.NumField() {
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			out = append(out, name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	got, want := names(reflect.TypeFor[SourceSettings]()), names(reflect.TypeFor[ingress.Source]())
+	if !slices.Equal(got, want) {
+		t.Errorf("documented %v\nread       %v", got, want)
+	}
+}
