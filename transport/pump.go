@@ -23,20 +23,48 @@ func (p *pool) pumpLocked(b *bucket) {
 	}
 }
 
-// serveLocked gives free slots to those who wait.
+// serveLocked gives free slots to those who wait, oldest first. It stops when no
+// connection has room for anybody: with hundreds who wait, a slot that comes free
+// must not cost a look at each of them.
 func (p *pool) serveLocked(b *bucket) {
-	if len(b.waiters) == 0 {
-		return
-	}
-	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool {
+	kept, i := 0, 0
+	for ; i < len(b.waiters); i++ {
+		w := b.waiters[i]
 		l := p.freeLocked(b, w.opts)
 		if l == nil {
-			return false
+			if !b.hasRoom(p.round) {
+				break
+			}
+			b.waiters[kept] = w
+			kept++
+			continue
 		}
 		p.waitingLocked(-1)
 		w.result <- acquired{conn: p.takeLocked(l, l.uses > 0)}
-		return true
-	})
+	}
+	b.served(kept, i)
+}
+
+// hasRoom reports whether a connection may take another request, after the search
+// of a round.
+func (b *bucket) hasRoom(round uint64) bool {
+	for _, l := range b.links {
+		if l.state == linkLive && l.inflight < l.limit && l.tried != round {
+			return true
+		}
+	}
+	return false
+}
+
+// served takes the waiters from kept to end out of the list. Where only its head
+// goes, the rest stays in place.
+func (b *bucket) served(kept, end int) {
+	if kept > 0 {
+		b.waiters = slices.Delete(b.waiters, kept, end)
+		return
+	}
+	clear(b.waiters[:end])
+	b.waiters = b.waiters[end:]
 }
 
 // freeLocked reserves a slot on the connection that suits best. Connections that
