@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -103,9 +104,7 @@ func post(t *testing.T, url, id string, header http.Header, body []byte) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Webhook-Id", id)
 	resp, err := once.RoundTrip(req)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
-		a.benchEngine(), a.benchWorker())
+		a.benchEngine(), a.benchStorage(), a.benchWorker())
 	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
 prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
 and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
@@ -178,6 +178,59 @@ func bindEngine(f *pflag.FlagSet, c *bench.EngineConfig) {
 	f.DurationVar(&c.ProfileFor, "profile-for", d.ProfileFor, "duration of the CPU profile")
 }
 
+func (a *app) benchStorage() *cobra.Command {
+	var quick bool
+	var given bench.StorageConfig
+	c := &cobra.Command{
+		Use: "storage", Short: "The store alone: publishers, backlog, opening, reads", Args: noArgs,
+		Long: `storage measures the store in processes of its own: how fast publishers side by
+side make events durable, with how many fsyncs, beside as many writers on a bare
+database; and a large backlog: how fast it fills, how soon after opening the
+first row is there, how much memory that takes, and how long a read of a queue's
+head takes right after many rows were consumed.
+
+Parts: ` + strings.Join(bench.StorageParts(), ", ") + `.`,
+		Example: `  dispatcher bench storage --quick
+  dispatcher bench storage --parts publish --publishers 1,16,256
+  dispatcher bench storage --parts backlog --rows 10000000 --subscribers 100000 --consume 1000000`,
+	}
+	bindStorage(c.Flags(), &given)
+	c.Flags().BoolVar(&quick, "quick", false, "sizes that take less than a minute; flags given beside it win")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		config := bench.StorageConfig{}
+		if quick {
+			config = bench.StorageQuick()
+		}
+		overlay(c.Flags(), func(f *pflag.FlagSet) { bindStorage(f, &config) })
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return usageError(err)
+		}
+		a.prepareRun(c, &config.Run)
+		rep, err := bench.Storage(c.Context(), config)
+		return a.finishRun(config.Run, "storage", rep, err)
+	}
+	return c
+}
+
+func bindStorage(f *pflag.FlagSet, c *bench.StorageConfig) {
+	d := c.WithDefaults()
+	benchRun(f, &c.Run)
+	f.IntVar(&c.Run.Cores, "cores", c.Run.Cores, "cores that the process may use; 0 = all")
+	f.StringSliceVar(&c.Parts, "parts", d.Parts, "what to measure")
+	f.IntVar(&c.Rounds, "rounds", d.Rounds, "publish: rounds")
+	f.IntSliceVar(&c.Publishers, "publishers", d.Publishers, "publish: numbers of publishers")
+	f.IntVar(&c.Events, "events", d.Events, "publish: events; at most 500 per publisher")
+	f.IntVar(&c.Body, "body", d.Body, "publish: bytes of a payload")
+	f.IntVar(&c.Rows, "rows", d.Rows, "backlog: queued deliveries")
+	f.IntVar(&c.Subscribers, "subscribers", d.Subscribers, "backlog: subscribers")
+	f.IntVar(&c.FanOut, "fan-out", d.FanOut, "backlog: deliveries of one event")
+	f.IntVar(&c.RowBody, "row-body", d.RowBody, "backlog: bytes of a payload")
+	f.IntVar(&c.Consume, "consume", c.Consume, "backlog: rows delivered before heads are read (default 100000, or all)")
+	f.IntVar(&c.Reads, "reads", d.Reads, "backlog: reads of heads")
+	f.IntVar(&c.Writers, "writers", d.Writers, "backlog: writers beside them")
+}
+
 func orInt(v, fallback int) int {
 	if v == 0 {
 		return fallback
@@ -189,7 +242,8 @@ func orInt(v, fallback int) int {
 // its own protocol on stdin and stdout.
 func (a *app) benchWorker() *cobra.Command {
 	kinds := map[string]func(ctx context.Context, args []string) error{
-		"load": func(ctx context.Context, _ []string) error { return load.ServeGenerator(ctx, a.In, a.Out) },
+		"load":    func(ctx context.Context, _ []string) error { return load.ServeGenerator(ctx, a.In, a.Out) },
+		"storage": func(ctx context.Context, _ []string) error { return bench.ServeStorage(ctx, a.In, a.Out) },
 		"receiver": func(ctx context.Context, args []string) error {
 			origins := 1
 			if len(args) > 0 {
