@@ -115,6 +115,7 @@ func TestOutcomesWaitForCompanyButNotLongerThanTheirDelay(t *testing.T) {
 			time.Sleep(100 * time.Microsecond)
 		}
 		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
 		if last != 5*time.Millisecond || g.syncs.Load()-before != 1 {
 			t.Errorf("outcomes were durable after %v and %d fsyncs, want 5ms and 1", last, g.syncs.Load()-before)
 		}
@@ -124,6 +125,7 @@ func TestOutcomesWaitForCompanyButNotLongerThanTheirDelay(t *testing.T) {
 			b.Commit([]delivery.Fact{b.delivered(row)}, func(error) { last = time.Since(start) })
 		}
 		b.publish(eventAt(time.Now(), 999, "company", 2))
+		synctest.Wait()
 		if last != 0 || g.syncs.Load()-before != 1 {
 			t.Errorf("with a publish: after %v and %d fsyncs, want at once and 1", last, g.syncs.Load()-before)
 		}
@@ -149,6 +151,7 @@ func TestAFullBatchDoesNotWait(t *testing.T) {
 			b.Commit([]delivery.Fact{b.delivered(row)}, func(error) { took = append(took, time.Since(start)) })
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(took) != 20 || took[0] != 0 || took[15] != 0 || took[19] != 10*time.Millisecond {
 			t.Errorf("durable after %v", took)
 		}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,14 +39,16 @@ func TestTheWatermarkIsTheSmallerOfBytesAndPercent(t *testing.T) {
 
 func TestTheDiskIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		free, fail := uint64(10), false
+		var free atomic.Uint64
+		var fail atomic.Bool
 		var told []bool
+		free.Store(10)
 		b := openBench(t, nil, func(c *Config) {
 			c.Watermark = Watermark{Bytes: 100, Percent: 50, Every: 2 * time.Second, Usage: func() (uint64, uint64, error) {
-				if fail {
+				if fail.Load() {
 					return 0, 0, errors.New("no answer")
 				}
-				return free, 1000, nil
+				return free.Load(), 1000, nil
 			}}
 			c.Observer.Disk = func(_, _ uint64, full bool) { told = append(told, full) }
 		})
@@ -55,18 +58,18 @@ func TestTheDiskIsWatched(t *testing.T) {
 		if !ok || full.Free != 10 || full.Watermark != 100 || full.RetryAfter != 30*time.Second {
 			t.Errorf("refusal %+v", full)
 		}
-		free = 200
+		free.Store(200)
 		time.Sleep(2*time.Second + time.Nanosecond)
 		noErr(t, publish("a"))
-		free = 99
+		free.Store(99)
 		time.Sleep(2 * time.Second)
 		wantErr(t, publish("b"), delivery.ErrStoreFull)
-		fail = true // the last answer stays
+		fail.Store(true) // the last answer stays
 		time.Sleep(2 * time.Second)
 		wantErr(t, publish("b"), delivery.ErrStoreFull)
+		b.close()
 		if len(told) != 3 || !told[0] || told[1] || !told[2] {
 			t.Errorf("told %v", told)
 		}
-		b.close()
 	})
 }

@@ -41,10 +41,10 @@ func TestRetentionRunsByItself(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		_, _, err = b.DeadLetter(t.Context(), dead.Event, 2)
 		wantErr(t, err, delivery.ErrNoDelivery)
+		b.close()
 		if len(runs) != 11 || runs[10].Err != nil {
 			t.Errorf("%d runs, the last: %+v", len(runs), runs[len(runs)-1])
 		}
-		b.close()
 	})
 }
 
