@@ -21,10 +21,10 @@ import (
 // Invariant: of each ordering key at most one row, its line's owner, is ready
 // or in flight.
 type actor struct {
-	s    *Scheduler
-	num  delivery.SubscriberNum
-	slow atomic.Bool // charged to the slow budget
-	node node        // guarded by the dispatcher's mutex
+	s        *Scheduler
+	num      delivery.SubscriberNum
+	standing atomic.Int32 // the class that its attempts are charged to
+	node     node         // guarded by the dispatcher's mutex
 
 	mu     sync.Mutex
 	gone   bool // dismissed: look it up again
@@ -108,10 +108,14 @@ func (s *Scheduler) newActor(num delivery.SubscriberNum, m memo, n note) *actor 
 		window: firstWindow, allowance: s.cfg.StartAllowance, latency: n.latency, urlBefore: n.url,
 	}
 	a.recent, a.samples = n.recent, n.samples
+	a.standing.Store(int32(classNew))
 	if m&memoKnown != 0 {
 		a.allowance = 1 << 30
+		a.standing.Store(int32(classFast))
 	}
-	a.slow.Store(n.latency > s.cfg.SlowAfter)
+	if n.latency > s.cfg.SlowAfter {
+		a.standing.Store(int32(classSlow))
+	}
 	return a
 }
 
@@ -216,12 +220,7 @@ func (a *actor) keepPlaceLocked(ticket instant) {
 	a.s.dispatch.enqueue(a, a.queuedLane, a.class(), ticket)
 }
 
-func (a *actor) class() class {
-	if a.slow.Load() {
-		return classSlow
-	}
-	return classFast
-}
+func (a *actor) class() class { return class(a.standing.Load()) }
 
 func (a *actor) bestLaneLocked() delivery.Priority {
 	best := delivery.Priority(delivery.Lanes - 1)

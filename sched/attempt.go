@@ -13,7 +13,7 @@ import (
 // pump gives slots to whoever may run, until nobody may. Each gets a worker.
 func (s *Scheduler) pump() {
 	d := s.dispatch
-	for d.contenders[classFast].Load() > 0 || d.contenders[classSlow].Load() > 0 {
+	for d.contending() > 0 {
 		a, it, sl := s.nextWork()
 		if a == nil {
 			return

@@ -17,6 +17,9 @@ type Config struct {
 	// MaxSlow bounds attempts of slow receivers among them. Default half of
 	// MaxInFlight, so that any number of hanging receivers leaves the other half.
 	MaxSlow int
+	// MaxNew bounds attempts of receivers that nothing is known about: they may be
+	// hanging ones that are not recognised yet. Default a quarter of MaxInFlight.
+	MaxNew int
 	// SlowAfter is how long an attempt may be in flight, and how long a
 	// subscriber's recent attempts may take, before it is charged to MaxSlow.
 	// Default 2 s.
@@ -24,7 +27,7 @@ type Config struct {
 	// StartAllowance is how many attempts of a subscriber that nothing is known
 	// about may be in flight; each success allows one more, up to its
 	// concurrency. It keeps hanging receivers from taking a burst of slots before
-	// they are recognised. Default 2.
+	// they are recognised, and a cold receiver from a burst of handshakes. Default 1.
 	StartAllowance int
 
 	// WindowRows bounds the rows of one lane that an actor holds. Default 128,
@@ -94,8 +97,9 @@ const rereadMax = 30 * time.Second
 func (c Config) withDefaults() Config {
 	def(&c.MaxInFlight, 8192)
 	def(&c.MaxSlow, max(1, c.MaxInFlight/2))
+	def(&c.MaxNew, max(1, c.MaxInFlight/4))
 	def(&c.SlowAfter, 2*time.Second)
-	def(&c.StartAllowance, 2)
+	def(&c.StartAllowance, 1)
 	def(&c.WindowRows, 128)
 	def(&c.MaxRows, 1<<18)
 	def(&c.PayloadBytes, 64<<20)
@@ -149,6 +153,7 @@ func (c Config) validate() error {
 	}
 	atLeast("max_in_flight", c.MaxInFlight, 1)
 	atLeast("max_slow", c.MaxSlow, 1)
+	atLeast("max_new", c.MaxNew, 1)
 	atLeast("start_allowance", c.StartAllowance, 1)
 	atLeast("window_rows", c.WindowRows, 2)
 	atLeast("max_rows", c.MaxRows, 1)

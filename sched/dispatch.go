@@ -13,6 +13,7 @@ import (
 type slot struct {
 	tenant  *tenant
 	actor   *actor
+	granted class        // the budget it was given from
 	class   class        // the budget it is charged to; guarded by the dispatcher's mutex
 	asking  bool         // it asks for a token of its tenant; guarded likewise
 	started atomic.Int64 // instant at which the current attempt began
@@ -27,10 +28,11 @@ var slots = sync.Pool{New: func() any { return new(slot) }}
 
 // dispatcher shares attempts in flight among actors that are ready.
 //
-// Invariant: fast + min(slow, maxSlow) never exceeds most when an attempt
-// starts, so slow attempts take at most their budget from the others. An
-// attempt that turns out to be slow is moved to the slow budget even when that
-// is full: it cannot be called back, and must not hold a fast place.
+// Invariant: when an attempt starts, no class is beyond its bound, nor all
+// together beyond most: slow and new attempts take at most their budgets from
+// the others. An attempt that turns out to be slow is moved to the slow budget
+// even when that is full: it cannot be called back, and must not hold another
+// place. What is beyond the slow budget is not counted against most.
 //
 // Invariant: what is reserved for some tenants leaves a quarter to all, however
 // reservations were configured.
@@ -38,11 +40,12 @@ var slots = sync.Pool{New: func() any { return new(slot) }}
 // Invariant: a tenant line is linked into a ring exactly if it has actors and
 // its tenant is linked. contenders counts the actors of linked lines.
 type dispatcher struct {
-	most, maxSlow int
-	slowAfter     time.Duration
-	wakeSlow      func(at instant) // asks for a call of findSlow
-	wakeTenant    func(t delivery.TenantNum, at instant)
-	gate          func() bool // false = nothing may start now
+	most       int
+	bound      [classes]int
+	slowAfter  time.Duration
+	wakeSlow   func(at instant) // asks for a call of findSlow
+	wakeTenant func(t delivery.TenantNum, at instant)
+	gate       func() bool // false = nothing may start now
 
 	contenders [classes]atomic.Int64
 
@@ -50,6 +53,7 @@ type dispatcher struct {
 	inFlight  [classes]int
 	unused    int // sum of tenants' unused reservations
 	queues    [classes]fairQueue
+	turn      class
 	tenants   map[delivery.TenantNum]*tenant
 	reserving []*tenant // tenants with a reservation; few
 	watched   struct{ head, tail *slot }
@@ -59,7 +63,8 @@ type dispatcher struct {
 
 func newDispatcher(cfg Config) *dispatcher {
 	d := &dispatcher{
-		most: cfg.MaxInFlight, maxSlow: cfg.MaxSlow, slowAfter: cfg.SlowAfter,
+		most: cfg.MaxInFlight, slowAfter: cfg.SlowAfter,
+		bound:   [classes]int{classFast: cfg.MaxInFlight, classNew: cfg.MaxNew, classSlow: cfg.MaxSlow},
 		tenants: map[delivery.TenantNum]*tenant{}, drained: make(chan struct{}),
 	}
 	for c := range d.queues {
@@ -133,7 +138,10 @@ func (d *dispatcher) next(now instant) (*actor, *slot) {
 	if d.stopping || !d.gate() {
 		return nil, nil
 	}
-	for c := range classes {
+	// In turns, so that no class that has room waits for another to be idle.
+	for range classes {
+		c := d.turn
+		d.turn = (d.turn + 1) % classes
 		if !d.roomLocked(c) {
 			continue
 		}
@@ -146,15 +154,12 @@ func (d *dispatcher) next(now instant) (*actor, *slot) {
 
 // roomLocked reports whether an attempt of a class may start at all.
 func (d *dispatcher) roomLocked(c class) bool {
-	if c == classSlow && d.inFlight[classSlow] >= d.maxSlow {
-		return false
-	}
-	return d.chargedLocked() < d.most
+	return d.inFlight[c] < d.bound[c] && d.chargedLocked() < d.most
 }
 
 // chargedLocked is how much of the global bound is taken.
 func (d *dispatcher) chargedLocked() int {
-	return d.inFlight[classFast] + min(d.inFlight[classSlow], d.maxSlow)
+	return d.inFlight[classFast] + d.inFlight[classNew] + min(d.inFlight[classSlow], d.bound[classSlow])
 }
 
 // popLocked takes the next actor of a class whose tenant may run.
@@ -166,10 +171,10 @@ func (d *dispatcher) popLocked(c class, now instant) *actor {
 		}
 		a := line.actors.head
 		switch {
-		case c == classFast && a.slow.Load():
-			// It became slow while it waited: it waits on in the other queue.
+		case c != a.class():
+			// Its standing changed while it waited: it waits on in the other queue.
 			d.removeLocked(a)
-			a.node.class = classSlow
+			a.node.class = a.class()
 			d.insertLocked(a)
 		case !line.tenant.mayRun(now):
 			d.detachLocked(line.tenant)
@@ -233,7 +238,7 @@ func (d *dispatcher) attachLocked(t *tenant) {
 
 func (d *dispatcher) occupyLocked(a *actor, c class, now instant) *slot {
 	s := slots.Get().(*slot) //nolint:errcheck // the pool's only type
-	s.tenant, s.actor, s.class = a.tenant, a, c
+	s.tenant, s.actor, s.class, s.granted = a.tenant, a, c, c
 	s.moved.Store(false)
 	if s.asking = s.tenant.record.Load().RateLimit.PerSecond > 0; s.asking {
 		s.tenant.asking++
@@ -243,7 +248,7 @@ func (d *dispatcher) occupyLocked(a *actor, c class, now instant) *slot {
 	d.unused -= s.tenant.unused()
 	s.tenant.inFlight++
 	d.unused += s.tenant.unused()
-	if c == classFast {
+	if c != classSlow {
 		d.watchLocked(s, now.add(d.slowAfter))
 	}
 	return s
@@ -281,7 +286,22 @@ func (d *dispatcher) total() int {
 	return d.totalLocked()
 }
 
-func (d *dispatcher) totalLocked() int { return d.inFlight[classFast] + d.inFlight[classSlow] }
+func (d *dispatcher) totalLocked() int {
+	n := 0
+	for _, c := range d.inFlight {
+		n += c
+	}
+	return n
+}
+
+// contending is the number of actors that wait for a slot and may have one.
+func (d *dispatcher) contending() int64 {
+	var n int64
+	for c := range d.contenders {
+		n += d.contenders[c].Load()
+	}
+	return n
+}
 
 // stop lets nothing start any more and returns a channel that is closed when
 // nothing is in flight.

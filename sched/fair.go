@@ -8,11 +8,12 @@ import (
 )
 
 // class is the budget an attempt is charged to.
-type class uint8
+type class int32
 
 const (
-	classFast class = iota
-	classSlow
+	classFast class = iota // known to answer in time
+	classNew               // nothing is known yet
+	classSlow              // recent attempts took too long, or one that is in flight does
 	classes
 )
 

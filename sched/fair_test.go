@@ -59,11 +59,7 @@ func (d *desk) actor(num delivery.SubscriberNum, t *tenant) *actor {
 }
 
 func (d *desk) queue(a *actor, lane delivery.Priority) {
-	c := classFast
-	if a.slow.Load() {
-		c = classSlow
-	}
-	d.enqueue(a, lane, c, d.now)
+	d.enqueue(a, lane, a.class(), d.now)
 }
 
 // serve picks n times with one slot, and counts by actor.
@@ -213,28 +209,29 @@ func TestSlowReceiversLeaveHalfToTheRest(t *testing.T) {
 	d.tenants[1] = tn
 	for i := range 20 {
 		a := d.actor(delivery.SubscriberNum(i), tn) //nolint:gosec // small
-		a.slow.Store(i < 10)
+		if i < 10 {
+			a.standing.Store(int32(classSlow))
+		}
 		d.queue(a, delivery.PriorityNormal)
 	}
 	var slow, fast []*slot
 	for a, sl := d.next(d.now); a != nil; a, sl = d.next(d.now) {
-		if a.slow.Load() {
+		if a.class() == classSlow {
 			slow = append(slow, sl)
 		} else {
 			fast = append(fast, sl)
 		}
 	}
-	if len(fast) != 10 || len(slow) != 0 {
-		t.Errorf("fast %d, slow %d: the fast ones may use everything", len(fast), len(slow))
+	if len(fast) != 5 || len(slow) != 5 {
+		t.Errorf("fast %d, slow %d: half each", len(fast), len(slow))
 	}
 	for _, sl := range fast {
 		d.release(sl)
 	}
 	for a, _ := d.next(d.now); a != nil; a, _ = d.next(d.now) {
-		slow = append(slow, nil)
-	}
-	if len(slow) != 5 {
-		t.Errorf("%d slow attempts in flight, their budget is 5", len(slow))
+		if a.class() == classSlow {
+			t.Error("slow attempts go beyond their budget")
+		}
 	}
 }
 
@@ -265,5 +262,31 @@ func TestAnAttemptThatTurnsSlowFreesItsPlace(t *testing.T) {
 	// Four are slow now, two of them within the slow budget: two places are free.
 	if n := take(); n != 2 {
 		t.Errorf("%d started, want 2", n)
+	}
+}
+
+func TestReceiversThatNothingIsKnownAboutTakeAQuarterAtMost(t *testing.T) {
+	d := newDesk(func(c *Config) { c.MaxInFlight = 16 })
+	tn := newTenant(&delivery.Tenant{Num: 1})
+	d.tenants[1] = tn
+	for i := range 20 {
+		a := d.actor(delivery.SubscriberNum(i), tn) //nolint:gosec // small
+		a.standing.Store(int32(classNew))
+		d.queue(a, delivery.PriorityNormal)
+	}
+	n := 0
+	for a, _ := d.next(d.now); a != nil; a, _ = d.next(d.now) {
+		n++
+	}
+	if n != 4 {
+		t.Errorf("%d of 16 places, want 4", n)
+	}
+	d.now = d.now.add(2 * time.Second)
+	d.findSlow(d.now)
+	for a, _ := d.next(d.now); a != nil; a, _ = d.next(d.now) {
+		n++
+	}
+	if n != 8 {
+		t.Errorf("%d attempts, want 4 more once the first are known to be slow", n)
 	}
 }

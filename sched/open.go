@@ -263,7 +263,7 @@ func (a *actor) newURLLocked() {
 	wall, now := a.s.time.read()
 	a.urlChanged = wall
 	a.latency = 0
-	a.slow.Store(false)
+	a.standing.Store(int32(classNew))
 	if a.Breaker == delivery.BreakerOpen {
 		a.openAt = now
 	}

@@ -14,7 +14,7 @@ import (
 
 var (
 	propertySeed = flag.Uint64("sched.seed", 0, "seed of the first property run; 0 = random")
-	propertyRuns = flag.Int("sched.runs", 40, "property runs")
+	propertyRuns = flag.Int("sched.runs", 20, "property runs")
 )
 
 // TestOrderPerKeyHoldsWhateverHappens runs random topologies through failures,

@@ -56,10 +56,10 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 
 // mayGoOn reports whether the worker that holds a slot of an actor may make the
 // actor's next attempt with it: nobody else waits, no bound of the tenant keeps
-// its other actors waiting, and nothing about this one is slow.
+// its other actors waiting, and this one stands where it stood.
 func (s *Scheduler) mayGoOn(a *actor, sl *slot) bool {
-	return s.dispatch.contenders[classFast].Load() == 0 && a.tenant.linked.Load() && !a.tenant.scarce.Load() &&
-		!a.slow.Load() && !sl.moved.Load() && s.open()
+	return s.dispatch.contenders[sl.granted].Load() == 0 && a.tenant.linked.Load() && !a.tenant.scarce.Load() &&
+		a.class() == sl.granted && !sl.moved.Load() && s.open()
 }
 
 // peekParked finds out whether anything is parked behind a row that is about to
@@ -230,7 +230,11 @@ func (a *actor) latencyLocked(took time.Duration) {
 	} else {
 		a.latency += time.Duration(latencyShare * float64(took-a.latency))
 	}
-	a.slow.Store(a.latency > a.s.cfg.SlowAfter)
+	if a.latency > a.s.cfg.SlowAfter {
+		a.standing.Store(int32(classSlow))
+	} else {
+		a.standing.Store(int32(classFast))
+	}
 }
 
 // disablingLocked notes that the subscriber is to be disabled. Its health

@@ -20,7 +20,7 @@ import (
 // scheduler, and what it then does, to the millisecond. The commits of these
 // runs take no time, so that only decisions show. Rewrite with -rewrite.
 //
-//	config [rand=0.5] [window=N] [drain=D] [sorted]  before anything else; sorted
+//	config [rand=0.5] [window=N] [drain=D] [allowance=N] [sorted]  before anything else; sorted
 //	             prints what happens at one instant in the order of names
 //	subscriber N [ordering= concurrency= schedule= base= attempts= max-age= give-up=
 //	             disable-after= disable-failures= rate= burst= priority=]
@@ -140,6 +140,9 @@ func (p *play) config(d *datadriven.TestData) string {
 	p.change = func(c *Config) {
 		if v, ok := opts["window"]; ok {
 			c.WindowRows, _ = strconv.Atoi(v)
+		}
+		if v, ok := opts["allowance"]; ok {
+			c.StartAllowance = p.num(v)
 		}
 		if v, ok := opts["drain"]; ok {
 			c.DrainFor = p.span(v)

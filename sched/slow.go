@@ -1,6 +1,6 @@
 package sched
 
-// Slots of the fast class are watched: one that holds its attempt for longer
+// Slots of the other classes are watched: one that holds its attempt for longer
 // than slowAfter is moved to the slow budget, and so is its actor. The list is
 // in the order of the next look, which a worker that goes on with another
 // attempt does not have to touch: a look at a slot whose attempt is younger
@@ -46,10 +46,10 @@ func (d *dispatcher) findSlow(now instant) {
 			d.watchLocked(s, due)
 			continue
 		}
-		s.actor.slow.Store(true)
+		s.actor.standing.Store(int32(classSlow))
+		d.inFlight[s.class]--
 		s.class = classSlow
 		s.moved.Store(true)
-		d.inFlight[classFast]--
 		d.inFlight[classSlow]++
 	}
 	if s := d.watched.head; s != nil {

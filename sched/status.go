@@ -78,7 +78,7 @@ func (s *Scheduler) liveStatus(sub delivery.SubscriberNum) (SubscriberState, boo
 
 func (a *actor) statusLocked() SubscriberState {
 	st := SubscriberState{
-		Health: a.Health, InFlight: a.flight.n, Ready: a.readyRowsLocked(), Slow: a.slow.Load(), Latency: a.latency,
+		Health: a.Health, InFlight: a.flight.n, Ready: a.readyRowsLocked(), Slow: a.class() == classSlow, Latency: a.latency,
 	}
 	wall, now := a.s.time.read()
 	st.Waiting = a.waitingLocked(now)
@@ -181,7 +181,7 @@ func (s *Scheduler) Stats() Stats {
 	d.mu.Unlock()
 	return Stats{
 		Actors: int(s.inMemory.Load()), InFlight: inFlight, Slow: slow,
-		Contending: int(d.contenders[classFast].Load() + d.contenders[classSlow].Load()),
+		Contending: int(d.contending()),
 		Rows:       s.rows.Load(), PayloadBytes: s.payloads.used.Load(),
 		Uncommitted: s.uncommitted.Load(), Wakes: s.clock.count(), Stalled: s.stalled.Load(),
 	}

@@ -124,7 +124,7 @@ func (d *dispatcher) bounded(a *actor) delivery.Reason {
 		return delivery.ReasonNone
 	case !a.node.line.tenant.linked.Load():
 		return delivery.ReasonTenantLimited
-	case a.node.class == classSlow && d.inFlight[classSlow] >= d.maxSlow:
+	case a.node.class == classSlow && d.inFlight[classSlow] >= d.bound[classSlow]:
 		return delivery.ReasonSlowBudget
 	default:
 		return delivery.ReasonNodeLimited

@@ -1,0 +1,84 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
+
+// crowd is hanging and healthy receivers that get an event each every 100 ms.
+type crowd struct {
+	hanging, healthy, maxInFlight int
+	known                         bool // the healthy ones were served before
+}
+
+// lateness returns what a percentile of the healthy deliveries waited from
+// publish to attempt.
+func (w crowd) lateness(t *testing.T, percentile float64) time.Duration {
+	r := newRig(t, func(c *Config) { c.MaxInFlight = w.maxInFlight })
+	r.send.lax = true
+	for num := range w.hanging + w.healthy {
+		r.sub(delivery.SubscriberNum(num+1), func(s *delivery.Subscriber) { s.Ordering = delivery.OrderingNone })
+	}
+	r.send.setAnswer(func(c call) delivery.Result {
+		if int(c.sub) <= w.hanging {
+			return hang(c, 30*time.Second, timeout())
+		}
+		return hang(c, 20*time.Millisecond, status(200))
+	})
+	if w.known {
+		for num := w.hanging + 1; num <= w.hanging+w.healthy; num++ {
+			r.publish(fmt.Sprintf("%d/warm", num), "", delivery.SubscriberNum(num))
+		}
+		settle(time.Second)
+	}
+	published := map[string]time.Time{}
+	for round := range 100 {
+		var batch []*delivery.Published
+		for num := 1; num <= w.hanging+w.healthy; num++ {
+			id := fmt.Sprintf("%d/%d", num, round)
+			published[id] = time.Now()
+			batch = append(batch, r.fact(r.event(id, nil), delivery.SubscriberNum(num)))
+		}
+		if err := r.q.publish(batch...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	synctest.Wait()
+	var waits []time.Duration
+	for _, c := range r.send.sent() {
+		if at, ok := published[c.id]; ok && int(c.sub) > w.hanging {
+			waits = append(waits, c.at.Sub(at))
+		}
+	}
+	if len(waits) < 100*w.healthy {
+		t.Errorf("only %d of %d healthy deliveries were attempted", len(waits), 100*w.healthy)
+	}
+	slices.Sort(waits)
+	return waits[int(percentile*float64(len(waits)-1))]
+}
+
+func TestHangingReceiversDelayNobodyElse(t *testing.T) {
+	tests := []struct {
+		name string
+		with crowd
+	}{
+		{"when all of them are new", crowd{hanging: 120, healthy: 30, maxInFlight: 1024}},
+		{"however many they are, those that are known", crowd{hanging: 400, healthy: 30, maxInFlight: 128, known: true}},
+	}
+	for _, tt := range tests {
+		without := tt.with
+		without.hanging = 0
+		var alone, beside time.Duration
+		synctest.Test(t, func(t *testing.T) { alone = without.lateness(t, 0.99) })
+		synctest.Test(t, func(t *testing.T) { beside = tt.with.lateness(t, 0.99) })
+		if beside > alone+2*time.Millisecond {
+			t.Errorf("%s: p99 of healthy deliveries is %s beside hanging ones, %s alone", tt.name, beside, alone)
+		}
+	}
+}
