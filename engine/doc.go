@@ -13,7 +13,11 @@
 //	                                   ▼
 //	                       sched ──► storage.Commit (outcome + timeline, one batch)
 //
+// What the ingress verified takes the same way: it is published to subscribers by
+// topic, or to the one subscriber that is the origin of its source, for which the
+// sender gathers deliveries into batches.
+//
 // It guarantees the order of start and stop: storage opens first and closes
-// last, the scheduler stops before the transport, and a stop costs no delivery
-// an attempt.
+// last, the ingress ends first, the scheduler stops before the transport, and a
+// stop costs no delivery an attempt.
 package engine

@@ -41,7 +41,7 @@ func assemble(c *config.Config, version string, logger *slog.Logger) nodeConfig 
 		engine: engine.Config{
 			Version: version, MaxPayload: int64(c.API.MaxPayload), Logger: logger,
 			DefaultConcurrency: c.Limits.PerSubscriber, DefaultTimeout: c.Timeouts.Attempt, DefaultMaxShare: c.Limits.PerTenant,
-			Guard: guardConfig(c), Storage: storageConfig(c), Sched: schedConfig(c), Transport: transportConfig(c),
+			Guard: guardConfig(c), Storage: storageConfig(c), Sched: schedConfig(c), Transport: transportConfig(c, logger),
 			Selector: selectorConfig(c), Ingress: ingressConfig(c),
 		},
 	}
@@ -115,12 +115,13 @@ func schedConfig(c *config.Config) sched.Config {
 	}
 }
 
-func transportConfig(c *config.Config) transport.Config {
+func transportConfig(c *config.Config, logger *slog.Logger) transport.Config {
 	return transport.Config{
 		DialTimeout: c.Timeouts.Dial, QUICHandshakeTimeout: c.Timeouts.QUICHandshake,
 		MaxTCPConnsPerRoute: c.Connections.TCPPerOrigin, MaxQUICConnsPerRoute: c.Connections.QUICPerOrigin,
 		MaxIdleTCP: c.Connections.IdleTCP, MaxIdleHTTP3: c.Connections.IdleQUIC,
 		IdleTimeoutTCP: c.Timeouts.IdleTCP, IdleTimeoutHTTP3: c.Timeouts.IdleQUIC,
+		Qlog: qlogs(c.Qlog, logger),
 	}
 }
 

@@ -43,6 +43,12 @@ func (o object) str(name string) string {
 		return strings.Join(parts, ",")
 	case float64:
 		return fmt.Sprintf("%g", v)
+	case map[string]any:
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Sprint(v)
+		}
+		return string(text)
 	default:
 		return fmt.Sprint(v)
 	}

@@ -39,7 +39,7 @@ func (s *sourceFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.scheme, "scheme", "", "github, stripe, shopify, slack, standard … (see the API)")
 	f.StringVar(&s.secretFile, "secret-file", "", "file with the provider's signing secret, - for stdin")
 	f.StringVar(&s.origin, "origin", "", "hand events over in batches to this URL (default: to the tenant's subscribers)")
-	f.StringVar(&s.tokenFile, "token-file", "", "file with the bearer token for the origin, - for stdin")
+	f.StringVar(&s.tokenFile, "origin-token-file", "", "file with the bearer token for the origin, - for stdin")
 	f.StringVar(&s.publicURL, "public-url", "", "URL that was given to the provider, where it is signed (twilio)")
 	f.StringArrayVar(&s.forward, "forward", nil, "header that goes on with the event, repeatable")
 	f.StringArrayVar(&s.allow, "allow-ip", nil, "address or range that may send, repeatable (default all)")
@@ -65,7 +65,7 @@ func (s *sourceFlags) settings(stdin io.Reader) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := secretFrom("--token-file", s.tokenFile, stdin)
+	token, err := secretFrom("--origin-token-file", s.tokenFile, stdin)
 	if err != nil {
 		return nil, err
 	}
