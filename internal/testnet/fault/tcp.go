@@ -36,7 +36,7 @@ func newTCPConn(c *net.TCPConn) *tcpConn {
 // what arrives is thrown away.
 func (c *tcpConn) left() <-chan struct{} {
 	c.watch.Do(func() {
-		go func() { // ends with the connection, which serveTCP closes
+		go func() { // untrack closes the connection and waits for it
 			defer close(c.watched)
 			_, _ = io.Copy(io.Discard, c.br) // until it ends
 		}()
@@ -209,6 +209,8 @@ func (s *Server) track(c *tcpConn) bool {
 
 func (s *Server) untrack(c *tcpConn) {
 	c.closeNow("fin", 0)
+	c.watch.Do(func() { close(c.watched) }) // unless somebody watches
+	<-c.watched
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
