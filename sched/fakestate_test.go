@@ -49,7 +49,9 @@ type entry struct {
 // queueState is what the facts so far amount to.
 type queueState struct {
 	t        testing.TB
-	replayed bool // built from facts that were checked when they were new
+	wakes    []delivery.Row // rows with a due time, by (due, subscriber)
+	silent   bool           // keep no timelines
+	replayed bool           // built from facts that were checked when they were new
 	rows     map[span][]delivery.Row
 	blocked  map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq
 	marks    map[span][]mark
@@ -83,6 +85,14 @@ func (st *queueState) insert(r delivery.Row) {
 		st.t.Errorf("row %d of subscriber %d was written twice", r.Seq, r.Subscriber)
 	}
 	st.rows[sp] = slices.Insert(st.rows[sp], i, r)
+	if r.Place == delivery.PlaceRetry {
+		i, _ := slices.BinarySearchFunc(st.wakes, r, wakeOrder)
+		st.wakes = slices.Insert(st.wakes, i, r)
+	}
+}
+
+func wakeOrder(a, b delivery.Row) int {
+	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Subscriber, b.Subscriber), cmp.Compare(a.Seq, b.Seq))
 }
 
 func (st *queueState) remove(r delivery.Row) bool {
@@ -90,6 +100,13 @@ func (st *queueState) remove(r delivery.Row) bool {
 	i, found := slices.BinarySearchFunc(st.rows[sp], r, order)
 	if found {
 		st.rows[sp] = slices.Delete(st.rows[sp], i, i+1)
+		if r.Place == delivery.PlaceRetry {
+			w, _ := slices.BinarySearchFunc(st.wakes, r, wakeOrder)
+			st.wakes = slices.Delete(st.wakes, w, w+1)
+		}
+		if len(st.rows[sp]) == 0 {
+			delete(st.rows, sp)
+		}
 	}
 	return found
 }
@@ -187,6 +204,9 @@ func (st *queueState) leased(pos delivery.Position, f *delivery.Leased) {
 		st.marks[sp] = slices.DeleteFunc(st.marks[sp], func(m mark) bool { return m.epoch == f.Lease.Epoch })
 		return
 	}
+	if st.silent {
+		st.marks[sp] = st.marks[sp][:0]
+	}
 	st.marks[sp] = append(st.marks[sp], mark{f.Lease.Epoch, f.Due, f.UpTo, pos})
 }
 
@@ -242,5 +262,8 @@ func (st *queueState) block(f *delivery.Moved) {
 }
 
 func (st *queueState) note(id ref, at time.Time, pos delivery.Position, f delivery.Fact) {
+	if st.silent {
+		return
+	}
 	st.timeline[id] = append(st.timeline[id], entry{at, pos, f})
 }
