@@ -109,15 +109,18 @@ func (s *Scheduler) serve(a *actor, it *item) *item {
 	if errors.Is(err, delivery.ErrEventGone) {
 		return s.conclude(a, it, &batch{a: a}, conclusion{disposition: disposition{next: delivery.NextCanceled, reason: delivery.ReasonEventDeleted}})
 	}
-	b := &batch{a: a}
-	b.attempt.StartedAt = s.wall()
+	started := s.wall()
+	var result delivery.Result
 	if err != nil {
-		b.attempt.Result = delivery.Result{
+		result = delivery.Result{
 			Cause: delivery.CauseLocal, Sent: delivery.SentNever, Detail: clip("payload cannot be read: " + err.Error()),
 		}
 	} else {
-		s.send(it, event, &b.attempt.Result)
+		result = s.send(it, event)
 	}
+	// Not before: it would be held while the attempt is in flight.
+	b := &batch{a: a}
+	b.attempt.StartedAt, b.attempt.Result = started, result
 	return s.judge(a, it, event, b)
 }
 
@@ -165,20 +168,20 @@ func (it *item) number() int {
 }
 
 // send makes the attempt. A sender that panics has one poisoned delivery, not a
-// node that dies of it again after each restart. The result is written where it
-// is kept: workers have small stacks, and results are large.
-func (s *Scheduler) send(it *item, event *delivery.Event, result *delivery.Result) {
+// node that dies of it again after each restart.
+func (s *Scheduler) send(it *item, event *delivery.Event) (result delivery.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.Error("sender panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			*result = delivery.Result{Cause: delivery.CauseLocal, Detail: "sender panicked"}
+			result = delivery.Result{Cause: delivery.CauseLocal, Detail: "sender panicked"}
 		}
 	}()
-	*result = s.sender.Send(s.sending, it.sub, event, it.number())
+	result = s.sender.Send(s.sending, it.sub, event, it.number())
 	if result.Status == 0 && errors.Is(context.Cause(s.sending), errStopping) {
 		// However the sender names it: we broke it off.
 		result.Cause = delivery.CauseShutdown
 	}
+	return result
 }
 
 // judge decides what an ended attempt means for its row.
