@@ -116,3 +116,19 @@ func BenchmarkOutcome(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(float64((cpuTime(b)-cpu).Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
 }
+
+// BenchmarkQueueHead reads the head of a queue from which a great many rows were
+// just consumed.
+func BenchmarkQueueHead(b *testing.B) {
+	const consumed = 1_000_000
+	s := openBench(b, vfs.Default, onDisk(b))
+	s.fillQueue(consumed, 9)
+	s.consume(9)
+	s.fillQueue(100, 9)
+	b.ResetTimer()
+	for range b.N {
+		if rows, err := s.Ready(9, delivery.PriorityNormal, 0, 100); err != nil || len(rows) != 100 {
+			b.Fatal(len(rows), err)
+		}
+	}
+}

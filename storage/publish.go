@@ -141,7 +141,6 @@ func (s *Store) prepare(p *publishing) (spooled []string) {
 			p.receipts[i].Err = err
 			continue
 		}
-		x.Lease = s.Lease()
 		if x.Event.Spool == "" {
 			x.Event.Size = int64(len(x.Event.Payload))
 		}
@@ -187,10 +186,7 @@ func (c *committer) addPublish(b *building, p *publishing) {
 		if r.Err != nil {
 			continue
 		}
-		if x.Lease.Epoch != c.lease.Epoch {
-			r.Err = fmt.Errorf("publish %s: %w", x.Event.Key, ErrFenced)
-			continue
-		}
+		x.Lease = c.lease
 		first, err := c.dedupe.check(c.db, x)
 		switch {
 		case err != nil:

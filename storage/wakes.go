@@ -19,7 +19,7 @@ const wakeChunk = 32
 // Wakes returns up to limit wakes that stand after a cursor and are due at or
 // before until, by due time and subscriber, each pair once; and the cursor to go
 // on with. One iterator visits the partitions one after the other, so a call
-// costs a seek per partition.
+// costs a seek per partition that has any.
 func (s *Store) Wakes(after delivery.WakeCursor, until time.Time, limit int) (wakes []delivery.Wake, next delivery.WakeCursor, err error) {
 	next = after
 	if limit <= 0 {
@@ -57,7 +57,7 @@ func (s *Store) NextWake(after time.Time) (due time.Time, ok bool, err error) {
 		}
 		defer it.Close()
 		var key []byte
-		for p := range s.partitions {
+		for p := 0; p < s.partitions; p++ {
 			key = appendMilli48(appendPart(key[:0], prefixWake, delivery.Partition(p)), after) //nolint:gosec // below 65535
 			if !it.SeekGE(key) {
 				break
@@ -65,10 +65,9 @@ func (s *Store) NextWake(after time.Time) (due time.Time, ok bool, err error) {
 			if len(it.Key()) != wakeRowLen {
 				return errCorrupt
 			}
-			if it.Key()[1] != key[1] || it.Key()[2] != key[2] {
-				continue // another partition's
-			}
-			if at := milli48(it.Key()[3:]); !ok || at.Before(due) {
+			if found := int(binary.BigEndian.Uint16(it.Key()[1:])); found != p {
+				p = found - 1 // those between have nothing
+			} else if at := milli48(it.Key()[3:]); !ok || at.Before(due) {
 				due, ok = at, true
 			}
 		}
@@ -101,7 +100,7 @@ func newWakeMerge(db *pebble.DB, partitions int, after delivery.WakeCursor, unti
 		return nil, err
 	}
 	m := &wakeMerge{it: it, until: until}
-	for p := range partitions {
+	for p := 0; p < partitions; p++ {
 		run := &wakeRun{part: delivery.Partition(p)} //nolint:gosec // below 65535
 		if err := m.read(run, after); err != nil {
 			_ = it.Close()
@@ -109,6 +108,10 @@ func newWakeMerge(db *pebble.DB, partitions int, after delivery.WakeCursor, unti
 		}
 		if len(run.wakes) > 0 {
 			m.runs = append(m.runs, run)
+		} else if !it.Valid() {
+			break
+		} else if found := int(binary.BigEndian.Uint16(it.Key()[1:])); found > p {
+			p = found - 1 // those between have nothing
 		}
 	}
 	heap.Init(&m.runs)
