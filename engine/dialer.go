@@ -8,6 +8,10 @@ import (
 	"github.com/dispatcher-engine/dispatcher/transport"
 )
 
+// Dialer joins a transport to a selector, as a node does, for whoever composes
+// both without a node.
+func Dialer(t *transport.Transport) protoselect.Dialer { return dialer{t} }
+
 // dialer makes the transport a protoselect.Dialer: siblings meet only here.
 type dialer struct{ t *transport.Transport }
 

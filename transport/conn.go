@@ -120,7 +120,6 @@ type link struct {
 	state     linkState
 	why       Eviction // of a draining link
 	limit     int      // slots
-	end       error    // why a gone link ended, as far as it told
 	inflight  int
 	uses      uint64
 	tried     uint64 // the round in which it had no slot

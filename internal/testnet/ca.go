@@ -28,7 +28,10 @@ var (
 )
 
 // NewCA makes an authority with a fresh key.
-func NewCA() (*CA, error) {
+func NewCA() (*CA, error) { return newAuthority(nil) }
+
+// newAuthority makes one, with names if it is to be served itself.
+func newAuthority(names []string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make CA key: %w", err)
@@ -41,6 +44,7 @@ func NewCA() (*CA, error) {
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		DNSNames:              names,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -110,6 +114,15 @@ func (ca *CA) Issue(leaf Leaf) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("issue certificate for %v: %w", leaf.Names, err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key}, nil
+}
+
+// SelfSigned makes a certificate for DNS names that is its own authority.
+func SelfSigned(names ...string) (tls.Certificate, error) {
+	ca, err := newAuthority(names)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: ca.key}, nil
 }
 
 // EncodeKeyPair returns a certificate and its key in PEM, for files and for a
