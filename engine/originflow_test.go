@@ -61,6 +61,9 @@ func (o *originServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// allAtOnce starts without the gentle first deliveries, so that batches form.
+func allAtOnce(c *Config) { c.Sched.StartAllowance = 100 }
+
 func startOrigin(t *testing.T) (*originServer, string) {
 	t.Helper()
 	o := &originServer{taken: map[string]string{}}
@@ -70,7 +73,7 @@ func startOrigin(t *testing.T) (*originServer, string) {
 }
 
 func TestOneEventThatTheOriginRefusesIsDeadAndTheOthersAreDelivered(t *testing.T) {
-	b := setup(t, withIngress, func(c *Config) { c.Sched.StartAllowance = 100 }) // no gentle start: batches are wanted
+	b := setup(t, withIngress, allAtOnce)
 	o, url := startOrigin(t)
 	o.poison = "poison"
 	b.source("gh", `"destination":{"type":"origin","url":"`+url+`","token":"s3cret"},"forward_headers":["X-GitHub-Event"]`)
@@ -114,7 +117,7 @@ func maxOf(list []int) (most int) {
 }
 
 func TestLargeAndBinaryBodiesReachTheOrigin(t *testing.T) {
-	b := setup(t, withIngress)
+	b := setup(t, withIngress, allAtOnce)
 	o, url := startOrigin(t)
 	b.source("gh", `"destination":{"type":"origin","url":"`+url+`"},"max_body":8388608`)
 	bodies := map[string]string{

@@ -28,8 +28,8 @@ func TestSchemesOfSourcesAreThoseOfSigning(t *testing.T) {
 // that is read.
 func TestEverySettingOfASourceIsDocumented(t *testing.T) {
 	names := func(typ reflect.Type) (out []string) {
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		for field := range typ.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			out = append(out, name)
 		}
 		slices.Sort(out)

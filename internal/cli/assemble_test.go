@@ -19,10 +19,9 @@ func TestEverySettingOfTheIngressReachesIt(t *testing.T) {
 		c.Ingress.ControlPlaneURL, c.Ingress.TenantPerSecond = "https://config.example.com", 7
 		return c
 	}
-	fields := reflect.TypeFor[config.Ingress]()
-	for i := range fields.NumField() {
+	for setting := range reflect.TypeFor[config.Ingress]().Fields() {
 		changed := base()
-		field := reflect.ValueOf(&changed.Ingress).Elem().Field(i)
+		field := reflect.ValueOf(&changed.Ingress).Elem().FieldByIndex(setting.Index)
 		switch field.Kind() {
 		case reflect.Bool:
 			field.SetBool(!field.Bool())
@@ -38,10 +37,10 @@ func TestEverySettingOfTheIngressReachesIt(t *testing.T) {
 			if field.Type() == reflect.TypeFor[config.Secret]() {
 				continue // nothing shows it; the control plane refuses to be without
 			}
-			t.Fatalf("%s: a kind this test does not know", fields.Field(i).Name)
+			t.Fatalf("%s: a kind this test does not know", setting.Name)
 		}
 		if reflect.DeepEqual(ingressConfig(base()), ingressConfig(changed)) {
-			t.Errorf("ingress.%s changes nothing", fields.Field(i).Name)
+			t.Errorf("ingress.%s changes nothing", setting.Name)
 		}
 	}
 	off := config.Default()
