@@ -116,7 +116,7 @@ func (s *storageProcess) publish(ctx context.Context, t storageTask) (result sto
 					return nil
 				}
 				begin := time.Now()
-				if err := s.publishAll(ctx, events.event(n, subscriberNum(n, t.Subscribers))); err != nil {
+				if err := publishAll(ctx, s.store, events.event(n, subscriberNum(n, t.Subscribers))); err != nil {
 					return err
 				}
 				took[i] = append(took[i], time.Since(begin))
@@ -150,8 +150,9 @@ func subscriberNum(n, subscribers int) delivery.SubscriberNum {
 	return delivery.SubscriberNum(n%subscribers + 1) //nolint:gosec // positive
 }
 
-func (s *storageProcess) publishAll(ctx context.Context, events ...*delivery.Published) error {
-	for _, r := range s.store.Publish(ctx, events) {
+// publishAll stores events; each of them must be new.
+func publishAll(ctx context.Context, store *storage.Store, events ...*delivery.Published) error {
+	for _, r := range store.Publish(ctx, events) {
 		if r.Err != nil {
 			return r.Err
 		}
@@ -200,7 +201,7 @@ func (s *storageProcess) fill(ctx context.Context, t storageTask) (storageResult
 				}
 				batch = append(batch, events.event(row, subs...))
 			}
-			return s.publishAll(ctx, batch...)
+			return publishAll(ctx, s.store, batch...)
 		})
 	}
 	err = g.Wait()
@@ -309,7 +310,7 @@ func (s *storageProcess) heads(ctx context.Context, t storageTask) (storageResul
 			for stop.Err() == nil {
 				n := int(next.Add(1)) - 1
 				// Not with stop: an event on its way is let through.
-				if err := s.publishAll(ctx, events.event(n, subscriberNum(n, t.Subscribers))); err != nil {
+				if err := publishAll(ctx, s.store, events.event(n, subscriberNum(n, t.Subscribers))); err != nil {
 					return err
 				}
 			}

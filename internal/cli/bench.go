@@ -19,7 +19,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
-		a.benchEngine(), a.benchStorage(), a.benchWorker())
+		a.benchEngine(), a.benchStorage(), a.benchSched(), a.benchWorker())
 	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
 prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
 and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
@@ -229,6 +229,60 @@ func bindStorage(f *pflag.FlagSet, c *bench.StorageConfig) {
 	f.IntVar(&c.Consume, "consume", c.Consume, "backlog: rows delivered before heads are read (default 100000, or all)")
 	f.IntVar(&c.Reads, "reads", d.Reads, "backlog: reads of heads")
 	f.IntVar(&c.Writers, "writers", d.Writers, "backlog: writers beside them")
+}
+
+func (a *app) benchSched() *cobra.Command {
+	var quick bool
+	var given bench.SchedConfig
+	c := &cobra.Command{
+		Use: "sched", Short: "The scheduler alone: lateness and fairness with simulated receivers", Args: noArgs,
+		Long: `sched runs the real scheduler on the real store, with its files in memory, and
+simulated receivers in the same process, in real time.
+
+Parts: zipf (many subscribers, skewed traffic, some of them failing, slow or
+hanging: how late deliveries are, and whether anybody is served worse) and
+contention (tenants of different sizes that all have more queued than there are
+slots: who gets how much).`,
+		Example: `  dispatcher bench sched --quick
+  dispatcher bench sched --subscribers 100000 --rate 20000 --zipf 1.2
+  dispatcher bench sched --parts contention --rivals 20 --slots 256`,
+	}
+	bindSched(c.Flags(), &given)
+	c.Flags().BoolVar(&quick, "quick", false, "sizes that take a few seconds; flags given beside it win")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		config := bench.SchedConfig{}
+		if quick {
+			config = bench.SchedQuick()
+		}
+		overlay(c.Flags(), func(f *pflag.FlagSet) { bindSched(f, &config) })
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return usageError(err)
+		}
+		a.prepareRun(c, &config.Run)
+		rep, err := bench.Sched(c.Context(), config)
+		return a.finishRun(config.Run, "sched", rep, err)
+	}
+	return c
+}
+
+func bindSched(f *pflag.FlagSet, c *bench.SchedConfig) {
+	d := c.WithDefaults()
+	benchRun(f, &c.Run)
+	f.StringSliceVar(&c.Parts, "parts", d.Parts, "what to measure")
+	f.IntVar(&c.Subscribers, "subscribers", d.Subscribers, "zipf: subscribers")
+	f.IntVar(&c.Tenants, "tenants", d.Tenants, "zipf: tenants")
+	f.Float64Var(&c.Zipf, "zipf", d.Zipf, "zipf: exponent of the skew, above 1")
+	f.Float64Var(&c.Rate, "rate", d.Rate, "zipf: events a second")
+	f.DurationVar(&c.For, "for", d.For, "zipf: how long events are published")
+	f.DurationVar(&c.Settle, "settle", d.Settle, "zipf: how long the healthy ones' rest may take")
+	f.Float64Var(&c.Failing, "failing", d.Failing, "zipf: share of subscribers that answer 503 (negative = none)")
+	f.Float64Var(&c.Slow, "slow", d.Slow, "zipf: share that takes one to three seconds")
+	f.Float64Var(&c.Hanging, "hanging", d.Hanging, "zipf: share that never answers")
+	f.IntVar(&c.Body, "body", d.Body, "bytes of a payload")
+	f.IntVar(&c.Rivals, "rivals", d.Rivals, "contention: tenants")
+	f.IntVar(&c.Slots, "slots", d.Slots, "contention: attempts in flight")
+	f.DurationVar(&c.Window, "window", d.Window, "contention: how long shares are counted")
 }
 
 func orInt(v, fallback int) int {
