@@ -18,8 +18,9 @@ import (
 func InMemory() *vfs.MemFS { return vfs.NewCrashableMem() }
 
 // pebbleFormat is pinned, so that a newer Pebble does not change the files of a
-// store before this code says so (ADR of the format version).
-const pebbleFormat = pebble.FormatNewest
+// store before this code says so. This one tells a torn log from a damaged one;
+// what comes after it is value separation, which is not used.
+const pebbleFormat = pebble.FormatTableFormatV6
 
 // options are Pebble's, for a file system behind a fuse.
 func (s *Store) options(fs vfs.FS) *pebble.Options {
