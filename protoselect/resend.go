@@ -50,17 +50,27 @@ func (a *attempt) again(ctx context.Context, first link, resp *delivery.Response
 		}
 		return nil, bothErrors(err, dialErr)
 	}
+	before := a.trace
 	a.trace.Fallback, a.trace.Resend = true, why
 	note := Resend{Route: a.ep.Route, Reason: why, From: from, To: l.conn.Protocol()}
 	if err != nil {
 		note.Class = err.Broken
 	}
 	call(a.s.cfg.Observer.Resent, note)
-	resp, second := a.exchange(ctx, l)
-	if second != nil && err != nil {
-		second = bothErrors(err, second)
+	answer, second := a.exchange(ctx, l)
+	switch {
+	case second == nil:
+		return answer, nil
+	case err != nil:
+		return nil, bothErrors(err, second)
+	case second.Sent == delivery.SentNever:
+		// Nothing came of the second write: the answer to the first one stands,
+		// with its Retry-After and the connection that it came over.
+		before.Fallback, before.Resend, before.Writes = true, why, a.trace.Writes
+		a.trace = before
+		return resp, nil
 	}
-	return resp, second
+	return nil, second
 }
 
 // other gets the connection for the second write: the other protocol where

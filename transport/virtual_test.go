@@ -160,6 +160,7 @@ func TestDeathAfterHandshakeIsNoticedByPackets(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn := v.quic(t.Context(), v.ep)
+		time.Sleep(time.Second) // nothing of the first exchange is under way any more
 		v.cut.Store(true)
 		started := time.Now()
 		failed := make(chan error, 1)
