@@ -121,7 +121,7 @@ func TestLargeAndBinaryBodiesReachTheOrigin(t *testing.T) {
 	o, url := startOrigin(t)
 	b.source("gh", `"destination":{"type":"origin","url":"`+url+`"},"max_body":8388608`)
 	bodies := map[string]string{
-		"gh:text": strings.Repeat("ü\n\"", 1<<20), "gh:binary": strings.Repeat("\xff\x00", 1<<20), "gh:small": "{}",
+		"gh:text": strings.Repeat("ü\n\"", 300_000), "gh:binary": strings.Repeat("\xff\x00", 600_000), "gh:small": "{}",
 	}
 	for id, body := range bodies {
 		if a := b.hook("gh", strings.TrimPrefix(id, "gh:"), "push", []byte(body), githubSecret); a.status != http.StatusAccepted {
