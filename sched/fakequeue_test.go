@@ -47,6 +47,7 @@ type fakeQueue struct {
 	reads    int
 	commits  int
 	nextWake int // calls of NextWake
+	wakes    int // entries of the wake index that were read
 }
 
 type loggedFact struct {
@@ -282,6 +283,13 @@ func (q *fakeQueue) read() error {
 	return q.failing
 }
 
+// counts returns the number of reads, and of wakes that were read.
+func (q *fakeQueue) counts() (reads, wakes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.reads, q.wakes
+}
+
 func (q *fakeQueue) Ready(sub delivery.SubscriberNum, lane delivery.Priority, after delivery.Seq, limit int) ([]delivery.Row, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -376,6 +384,7 @@ func (q *fakeQueue) Wakes(after delivery.WakeCursor, until time.Time, limit int)
 	if len(all) > 0 {
 		after = delivery.WakeCursor(all[len(all)-1])
 	}
+	q.wakes += len(all)
 	return all, after, nil
 }
 

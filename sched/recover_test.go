@@ -93,12 +93,14 @@ func TestAQueueThatRefusesInsideCommitDoesNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.sub(1, nil)
-		r.s.queue = refusing{r.q}
+		synctest.Wait()
+		r.s.queue = refusing{r.q} // nothing runs that could look at it
 		r.publish("e", "", 1)
 		settle(time.Second)
 		if st := r.s.Stats(); !st.Stalled {
 			t.Error("the refusal was not noticed")
 		}
+		synctest.Wait()
 		r.s.queue = r.q
 		r.s.Resume()
 		settle(time.Second)

@@ -82,8 +82,8 @@ func TestSimulation(t *testing.T) {
 	const (
 		subscribers = 100_000
 		tenants     = 1000
-		events      = 40_000
-		span        = 20 * time.Second
+		events      = 30_000
+		span        = 15 * time.Second
 		seed        = 1
 	)
 	synctest.Test(t, func(t *testing.T) {

@@ -9,18 +9,6 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-// wakesRead counts entries of the wake index that were read.
-type wakesRead struct {
-	*fakeQueue
-	n int
-}
-
-func (q *wakesRead) Wakes(after delivery.WakeCursor, until time.Time, limit int) ([]delivery.Wake, delivery.WakeCursor, error) {
-	w, next, err := q.fakeQueue.Wakes(after, until, limit)
-	q.n += len(w)
-	return w, next, err
-}
-
 func TestFarRetriesCostOneTimerAndEachWakeIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -38,12 +26,10 @@ func TestFarRetriesCostOneTimerAndEachWakeIsReadOnce(t *testing.T) {
 		if st := r.s.Stats(); st.Actors != 0 || st.Wakes > 1 {
 			t.Errorf("far retries are in memory: %+v", st)
 		}
-		counting := &wakesRead{fakeQueue: r.q}
-		r.s.clock.queue = counting
-		reads := r.q.reads
+		reads, wakes := r.q.counts()
 		settle(4 * time.Hour)
-		if n := r.q.reads - reads; n != 0 {
-			t.Errorf("an idle node read the queue %d times in 4 h", n)
+		if n, _ := r.q.counts(); n != reads {
+			t.Errorf("an idle node read the queue %d times in 4 h", n-reads)
 		}
 		settle(6 * time.Hour)
 		for num := range subs {
@@ -51,8 +37,8 @@ func TestFarRetriesCostOneTimerAndEachWakeIsReadOnce(t *testing.T) {
 				t.Fatalf("subscriber %d got %d attempts", num+1, n)
 			}
 		}
-		if counting.n != subs {
-			t.Errorf("%d wakes were read for %d rows", counting.n, subs)
+		if _, n := r.q.counts(); n-wakes != subs {
+			t.Errorf("%d wakes were read for %d rows", n-wakes, subs)
 		}
 		for _, c := range r.send.sent()[subs:] {
 			first := r.send.sent()[c.sub-1]
