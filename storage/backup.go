@@ -31,8 +31,10 @@ func (s *Store) Backup(ctx context.Context, dir string) (err error) {
 		return fmt.Errorf("%w: the store is not on a disk", ErrBackupTarget)
 	}
 	dir = filepath.Clean(dir)
-	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s exists (%v); name a new directory", ErrBackupTarget, dir, err)
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("%w: %s exists; name a new directory", ErrBackupTarget, dir)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrBackupTarget, err)
 	}
 	defer func() {
 		if err != nil {
