@@ -71,7 +71,7 @@ func TestHangingReceiversDelayNobodyElse(t *testing.T) {
 		with crowd
 	}{
 		{"when all of them are new", crowd{hanging: 120, healthy: 20, maxInFlight: 1024}},
-		{"however many they are, those that are known", crowd{hanging: 200, healthy: 20, maxInFlight: 64, known: true}},
+		{"however many they are, those that are known", crowd{hanging: 200, healthy: 20, maxInFlight: 96, known: true}},
 	}
 	for _, tt := range tests {
 		without := tt.with
