@@ -25,8 +25,6 @@ type Observer struct {
 	ReadFailed func(sub delivery.SubscriberNum, err error)
 	// ClockStepped: the wall clock was set, by this much.
 	ClockStepped func(by time.Duration)
-	// LimiterChanged: a shared limiter was lost (local buckets stand in) or is back.
-	LimiterChanged func(shared bool, err error)
 }
 
 // AttemptFinished is one ended attempt.

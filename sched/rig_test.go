@@ -82,7 +82,6 @@ func (r *rig) start() {
 		Stalled:         r.cfg.Observer.Stalled,
 		ReadFailed:      r.cfg.Observer.ReadFailed,
 		ClockStepped:    r.cfg.Observer.ClockStepped,
-		LimiterChanged:  r.cfg.Observer.LimiterChanged,
 		Resumed:         r.cfg.Observer.Resumed,
 	}
 	s, err := New(r.q, r.dir, r.send, cfg)
