@@ -83,7 +83,7 @@ func TestASubscribersRateIsKeptToTheToken(t *testing.T) {
 			t.Errorf("%d sent in 5 s, want a burst of 5 and 10 a second", n)
 		}
 		st, err := r.s.Status(1)
-		if err != nil || st.Waiting != delivery.ReasonRateLimited || st.Until.Sub(time.Now()) > 100*time.Millisecond {
+		if err != nil || st.Waiting != delivery.ReasonRateLimited || time.Until(st.Until) > 100*time.Millisecond {
 			t.Errorf("status: %+v, %v", st, err)
 		}
 		settle(6 * time.Second)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,15 +207,16 @@ func (p *propertyRun) replay() {
 func (a *actor) describe() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := fmt.Sprintf("actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v probing %v"+
+	var out strings.Builder
+	out.WriteString(fmt.Sprintf("actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v probing %v"+
 		" flight %d settling %d leasing %d ready %d outstanding %d promised %d lost %d allowance %d wanting %v next job %d\n  lanes %+v\n  retry %+v",
 		a.num, a.open, a.wanted, a.asleep, a.reset, a.loading, a.queued, a.reread, a.Breaker, a.probing, a.flight.n,
 		a.settling.n, a.leasing.n, a.readyRowsLocked(), a.outstanding, a.promised, len(a.lost), a.allowance, a.wanting,
-		a.nextJobLocked(a.s.time.mono()), a.lanes, a.retry)
+		a.nextJobLocked(a.s.time.mono()), a.lanes, a.retry))
 	for _, ln := range a.lines {
-		out += fmt.Sprintf("\n  line %+v", *ln)
+		out.WriteString(fmt.Sprintf("\n  line %+v", *ln))
 	}
-	return out
+	return out.String()
 }
 
 // finish lets everything succeed, and looks at what is left.

@@ -144,14 +144,3 @@ func (r *registry) all() []*actor {
 	}
 	return out
 }
-
-func (r *registry) count() int {
-	n := 0
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.mu.Lock()
-		n += len(s.actors)
-		s.mu.Unlock()
-	}
-	return n
-}

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,12 +63,12 @@ func TestADueTimeBelowTheHorizonIsNoticedAtOnce(t *testing.T) {
 			}
 		}
 		settle(5 * time.Minute)
-		var order string
+		var order strings.Builder
 		for _, c := range r.send.sent() {
-			order += fmt.Sprintf("%s at %s, ", c.id, c.at.Sub(at).Round(time.Second))
+			order.WriteString(fmt.Sprintf("%s at %s, ", c.id, c.at.Sub(at).Round(time.Second)))
 		}
-		if want := "e4 at 0s, e1 at 5s, e2 at 20s, e0 at 50s, e3 at 3m0s, "; order != want {
-			t.Errorf("sent %s want %s", order, want)
+		if want := "e4 at 0s, e1 at 5s, e2 at 20s, e0 at 50s, e3 at 3m0s, "; order.String() != want {
+			t.Errorf("sent %s want %s", order.String(), want)
 		}
 	})
 }
