@@ -37,6 +37,8 @@ type Config struct {
 	Egress Egress
 	// Storage needs Dir.
 	Storage storage.Config
+	// Redis shares the token buckets with other nodes; nil = each node its own.
+	Redis *sched.RedisConfig
 	// Sched, Transport and Selector may be left at their zero values.
 	Sched     sched.Config
 	Transport transport.Config

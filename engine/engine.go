@@ -142,6 +142,9 @@ func (e *Engine) connect() error {
 func (e *Engine) schedule() error {
 	config := e.config.Sched
 	config.Disable = e.disable
+	if err := e.shareLimits(&config); err != nil {
+		return err
+	}
 	send := &sender{
 		directory: e.directory, selector: e.selector, payloads: e.store,
 		userAgent: "dispatcher/" + e.config.Version, leaseHeld: func() bool { return e.store.Healthy() == nil },
@@ -153,6 +156,22 @@ func (e *Engine) schedule() error {
 	}
 	e.store.SetHooks(storage.Hooks{Admit: e.sched.Admit, Committed: e.sched.Committed, Aborted: e.sched.Aborted})
 	e.cleaner = newCleaner(e)
+	return nil
+}
+
+// shareLimits puts the token buckets into Redis where that is configured.
+func (e *Engine) shareLimits(config *sched.Config) error {
+	if e.config.Redis == nil {
+		return nil
+	}
+	redis := *e.config.Redis
+	redis.Logger = config.Logger
+	limiter, err := sched.NewRedisLimiter(redis)
+	if err != nil {
+		return fmt.Errorf("shared limits: %w", err)
+	}
+	e.onStopped("shared limits", func(context.Context) error { return limiter.Close() })
+	config.Limiter = limiter
 	return nil
 }
 

@@ -185,12 +185,12 @@ var planNames = map[planKind]string{planTCP: "tcp", planWarmFirst: "warm first, 
 
 func (tl *timeline) describe(r delivery.Route, p *plan) string {
 	var s strings.Builder
-	s.WriteString(fmt.Sprintf("%v: %s", p.state, planNames[p.kind]))
+	fmt.Fprintf(&s, "%v: %s", p.state, planNames[p.kind])
 	for _, c := range p.candidates() {
 		s.WriteString(" " + c.key.String(r))
 	}
 	if p.kind == planWarmFirst || p.kind == planRace {
-		s.WriteString(fmt.Sprintf(" stagger=%v", p.stagger))
+		fmt.Fprintf(&s, " stagger=%v", p.stagger)
 	}
 	for _, flag := range []struct {
 		on   bool
@@ -208,12 +208,12 @@ func (tl *timeline) state(r delivery.Route) string {
 	var s strings.Builder
 	s.WriteString(row.State.String())
 	for _, a := range row.Alternatives {
-		s.WriteString(fmt.Sprintf("; %s %v %v n=%d", a.Authority, a.State, a.Source, a.Breakages))
+		fmt.Fprintf(&s, "; %s %v %v n=%d", a.Authority, a.State, a.Source, a.Breakages)
 		if !a.ExpiresAt.IsZero() {
-			s.WriteString(fmt.Sprintf(" expires=%v", a.ExpiresAt.Sub(tl.start)))
+			fmt.Fprintf(&s, " expires=%v", a.ExpiresAt.Sub(tl.start))
 		}
 		if !a.BrokenUntil.IsZero() {
-			s.WriteString(fmt.Sprintf(" until=%v", a.BrokenUntil.Sub(tl.start)))
+			fmt.Fprintf(&s, " until=%v", a.BrokenUntil.Sub(tl.start))
 		}
 	}
 	return s.String()

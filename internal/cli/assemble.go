@@ -42,9 +42,17 @@ func assemble(c *config.Config, version string, logger *slog.Logger) nodeConfig 
 			Version: version, MaxPayload: int64(c.API.MaxPayload), Logger: logger,
 			DefaultConcurrency: c.Limits.PerSubscriber, DefaultTimeout: c.Timeouts.Attempt, DefaultMaxShare: c.Limits.PerTenant,
 			Guard: guardConfig(c), Storage: storageConfig(c), Sched: schedConfig(c), Transport: transportConfig(c, logger),
-			Selector: selectorConfig(c), Ingress: ingressConfig(c),
+			Selector: selectorConfig(c), Ingress: ingressConfig(c), Redis: redisConfig(c),
 		},
 	}
+}
+
+// redisConfig returns nil without a Redis.
+func redisConfig(c *config.Config) *sched.RedisConfig {
+	if !c.Redis.URL.IsSet() {
+		return nil
+	}
+	return &sched.RedisConfig{URL: c.Redis.URL.Reveal(), Timeout: c.Redis.Timeout}
 }
 
 func guardConfig(c *config.Config) netguard.Config {
