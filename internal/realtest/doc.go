@@ -10,6 +10,9 @@
 //	        └── go test -tags real ──► TestReal… ────┘
 //	            (peers' addresses in the environment)
 //
+//	TestRealNetNS ──► two network namespaces joined by a wire: a node in one, as
+//	    a child process, receivers in the other, and packets counted in both
+//
 // Guarantee: a test without its peer fails; it never skips. The tests carry the
 // build tag real, so an ordinary `go test ./...` needs none of the peers.
 //
