@@ -60,7 +60,6 @@ type actor struct {
 
 	// What limits it.
 	pulse
-	probing      bool    // a half-open circuit's attempt is in flight
 	disposed     int     // rows disposed of since the circuit half-opened
 	openAt       instant // when an open circuit half-opens
 	allowance    int     // attempts in flight that it has earned
@@ -238,7 +237,7 @@ func (a *actor) halfOpenLocked(now instant) {
 		return
 	}
 	a.pulse = a.halfOpen()
-	a.probing, a.disposed = false, 0
+	a.disposed = 0
 	a.reportBreakerLocked(delivery.BreakerOpen, WhyWaited)
 }
 

@@ -79,6 +79,9 @@ func (a *actor) committedLocked(p *delivery.Published, t *delivery.Target, at de
 	if !t.Leased {
 		l.coming--
 		l.disk, l.dirty = true, true
+		if a.sweepAt < 0 {
+			a.sweepAt = 0 // it is held, and was empty
+		}
 		return
 	}
 	l.reserved--

@@ -75,7 +75,6 @@ func (a *actor) claimLocked(wall time.Time, now instant) *item {
 	it.expired = expired(a.sub, a.s.time.age(it.row.EnteredAt, wall))
 	it.claimedAt, it.ticket = now, now
 	it.probe = a.Breaker == delivery.BreakerHalfOpen
-	a.probing = it.probe
 	a.flight.pushBack(it)
 	return it
 }
@@ -220,9 +219,6 @@ func (s *Scheduler) giveBack(a *actor, it *item, drawn Drawn) {
 // unclaimLocked makes a claimed row ready again, as the first.
 func (a *actor) unclaimLocked(it *item) {
 	it.leave()
-	if it.probe {
-		a.probing = false
-	}
 	it.sub, it.slot, it.probe, it.expired = nil, nil, false, false
 	if !a.servingLocked() || a.concurrencyLocked() == 0 {
 		a.putBackLocked(it)

@@ -109,7 +109,7 @@ func (b *batch) finish(err error) {
 	}
 	a.advanceLocked()
 	a.unlock()
-	s.uncommit(b.outcomes)
+	s.uncommitted.Add(-int64(b.outcomes))
 	s.pump()
 	s.commitDone()
 }

@@ -43,7 +43,7 @@ type Config struct {
 	// yet: what a crash may send again. Default 8192.
 	MaxUncommitted int
 	// MaxActors is the number of actors in memory above which the search for
-	// backlogs pauses. Default 131072.
+	// backlogs pauses and due retries wait. New publishes do not. Default 131072.
 	MaxActors int
 	// Loaders bounds actors that read from the queue side by side. Default 8.
 	Loaders int

@@ -45,7 +45,7 @@ func (a *actor) openJobLocked() job {
 		merge: func() {
 			a.joinLocked(o.tenant)
 			if o.sub == nil {
-				a.forgotten = true
+				a.forgetLocked()
 			}
 			if !a.forgotten {
 				a.openLocked(o)
@@ -95,7 +95,7 @@ func (s *Scheduler) tenantOf(num delivery.TenantNum) (*tenant, error) {
 // heads stand in PlaceRetry; after a restart, or a failed commit, a head may be
 // finished while rows are parked behind it, so the heads are looked for, once.
 func (s *Scheduler) readHeads(num delivery.SubscriberNum, unclean bool) (map[delivery.KeyHash]head, bool, error) {
-	limit := lineLimit + 1
+	limit := s.lineLimit + 1
 	if unclean {
 		limit = allKeys
 	}
@@ -118,7 +118,9 @@ func (s *Scheduler) readHeads(num delivery.SubscriberNum, unclean bool) (map[del
 			return nil, false, err
 		}
 	}
-	return trimHeads(heads), len(heads) > lineLimit, nil
+	more := len(heads) > s.lineLimit
+	trimHeads(heads, s.lineLimit)
+	return heads, more, nil
 }
 
 // findHeads marks the heads that do not stand in PlaceRetry.
@@ -151,16 +153,15 @@ func (s *Scheduler) findHeads(num delivery.SubscriberNum, heads map[delivery.Key
 
 // trimHeads keeps what an actor has room for: first of all the keys whose
 // parked rows are to go on, since only they would be missed.
-func trimHeads(heads map[delivery.KeyHash]head) map[delivery.KeyHash]head {
+func trimHeads(heads map[delivery.KeyHash]head, limit int) {
 	for key, h := range heads {
-		if len(heads) <= lineLimit {
-			break
+		if len(heads) <= limit {
+			return
 		}
 		if h.where == headRetry {
 			delete(heads, key)
 		}
 	}
-	return heads
 }
 
 // joinLocked makes the actor one of its tenant's, which it leaves when it is
@@ -235,8 +236,7 @@ func (a *actor) recordJobLocked() job {
 
 func (a *actor) recordLocked(sub *delivery.Subscriber) {
 	if sub == nil || sub.Status == delivery.SubscriberDeleted {
-		a.forgotten = true
-		a.unloadLocked()
+		a.forgetLocked()
 		return
 	}
 	old := a.sub

@@ -43,14 +43,15 @@ type propertyRun struct {
 	rnd    *rand.Rand
 	dice   *rand.Rand // of the sender; guarded by mu
 	subs   int
+	keys   int
 	calm   bool // no more failures
 	events []*delivery.Published
 }
 
 func runProperty(t *testing.T, seed uint64) {
 	p := &propertyRun{rnd: seeded(seed), dice: seeded(seed + 1)}
-	p.subs = 1 + p.rnd.IntN(4)
-	p.rig = newRig(t, func(c *Config) {
+	p.subs, p.keys = 1+p.rnd.IntN(4), 2+p.rnd.IntN(12)
+	p.rig = newRigOf(t, &rig{lines: 1 + p.rnd.IntN(4)}, func(c *Config) {
 		c.Rand = func() float64 { return 0.5 }
 		c.WindowRows = 2 + p.rnd.IntN(12)
 		c.MaxInFlight = 1 + p.rnd.IntN(20)
@@ -111,7 +112,7 @@ func (p *propertyRun) publishRandomly() {
 	var batch []*delivery.Published
 	for range 1 + p.rnd.IntN(25) {
 		e := p.event(fmt.Sprint("e", len(p.events)), func(e *delivery.Event) {
-			if k := p.rnd.IntN(5); k > 0 {
+			if k := p.rnd.IntN(p.keys); k > 0 {
 				e.OrderingKey = fmt.Sprint("k", k)
 			}
 			if p.rnd.IntN(10) == 0 {
@@ -208,9 +209,9 @@ func (a *actor) describe() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out strings.Builder
-	out.WriteString(fmt.Sprintf("actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v probing %v"+
+	out.WriteString(fmt.Sprintf("actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v"+
 		" flight %d settling %d leasing %d ready %d outstanding %d promised %d lost %d allowance %d wanting %v next job %d\n  lanes %+v\n  retry %+v",
-		a.num, a.open, a.wanted, a.asleep, a.reset, a.loading, a.queued, a.reread, a.Breaker, a.probing, a.flight.n,
+		a.num, a.open, a.wanted, a.asleep, a.reset, a.loading, a.queued, a.reread, a.Breaker, a.flight.n,
 		a.settling.n, a.leasing.n, a.readyRowsLocked(), a.outstanding, a.promised, len(a.lost), a.allowance, a.wanting,
 		a.nextJobLocked(a.s.time.mono()), a.lanes, a.retry))
 	for _, ln := range a.lines {

@@ -29,10 +29,15 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 		a.rereadLaterLocked(unread)
 		a.reset = true
 	}
-	b.begin()
 	if a.forgotten {
-		c.disposition = disposition{next: delivery.NextCanceled, reason: delivery.ReasonSubscriberDeleted}
+		// Whoever deleted the subscriber cancels its rows, this one too.
+		it.leave()
+		it.free()
+		a.advanceLocked()
+		a.unlock()
+		return nil
 	}
+	b.begin()
 	told := a.moveLocked(it, c, b)
 	disable := a.healthLocked(it, c, b)
 	if disable != delivery.ReasonNone {
@@ -155,16 +160,13 @@ const latencyShare = 0.3
 // why the subscriber is to be disabled, if it is.
 func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
 	probe := it.probe && a.Breaker == delivery.BreakerHalfOpen
-	if it.probe {
-		a.probing = false
-	}
 	if c.attempt == nil {
 		if probe {
 			a.disposed++
 		}
 		return delivery.ReasonNone
 	}
-	if a.disabling || a.forgotten || a.sub.Status != delivery.SubscriberActive {
+	if a.disabling || a.sub.Status != delivery.SubscriberActive {
 		// The verdict has fallen: what was in flight then says nothing about the
 		// day when it is enabled again.
 		return delivery.ReasonNone

@@ -326,17 +326,19 @@ func (a *actor) settlingKeysLocked() map[delivery.KeyHash]bool {
 
 // trimLinesLocked keeps the number of lines bounded: keys whose head waits in
 // PlaceRetry are looked up again when a row of theirs comes. What is not durable
-// could not be looked up, and stays.
+// could not be looked up, and stays; and nothing is forgotten while rows are on
+// their way into memory that count on what was known when they set out.
 func (a *actor) trimLinesLocked() {
-	if len(a.lines) <= 2*lineLimit {
+	if len(a.lines) <= 2*a.s.lineLimit || a.loading || a.promised > 0 || a.leasing.n > 0 {
 		return
 	}
 	settling := a.settlingKeysLocked()
 	for key, ln := range a.lines {
-		if len(a.lines) <= lineLimit {
+		if len(a.lines) <= a.s.lineLimit {
 			return
 		}
-		if ln.blocked && ln.where == headRetry && ln.owner == nil && ln.parking == 0 && !ln.busy && !settling[key] {
+		if ln.blocked && ln.where == headRetry && ln.owner == nil && ln.waiters.n == 0 &&
+			ln.parking == 0 && !ln.busy && !settling[key] {
 			delete(a.lines, key)
 			a.moreLines = true
 		}

@@ -160,7 +160,7 @@ func (a *actor) resetLocked(again []lostFact) {
 	a.lost = nil
 	a.unloadLocked()
 	a.lines, a.wanting, a.moreLines = nil, nil, false
-	a.reset, a.open, a.disabling, a.probing = false, false, false, false
+	a.reset, a.open, a.disabling = false, false, false
 	a.memo, a.unclean, a.wanted, a.asleep = 0, true, true, false
 	lease := a.s.queue.Lease()
 	for _, l := range again {

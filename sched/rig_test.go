@@ -42,11 +42,14 @@ type rig struct {
 	decided  []Decided
 	finished []AttemptFinished
 	seq      uint64
+	lines    int // lineLimit; 0 = the default
 }
 
 // newRig starts a scheduler. It is called inside a synctest bubble.
-func newRig(t testing.TB, change func(*Config)) *rig {
-	r := &rig{t: t, q: newFakeQueue(t), dir: newFakeDirectory()}
+func newRig(t testing.TB, change func(*Config)) *rig { return newRigOf(t, &rig{}, change) }
+
+func newRigOf(t testing.TB, r *rig, change func(*Config)) *rig {
+	*r = rig{lines: r.lines, t: t, q: newFakeQueue(t), dir: newFakeDirectory()}
 	r.send = &fakeSender{t: t, inFlight: map[lineRef]int{}, nth: map[ref]int{}, perSub: map[delivery.SubscriberNum]int{}}
 	r.send.answer = func(call) delivery.Result { return status(200) }
 	r.cfg.Rand = func() float64 { return 0.5 }
@@ -87,6 +90,9 @@ func (r *rig) start() {
 	s, err := New(r.q, r.dir, r.send, cfg)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if r.lines > 0 {
+		s.lineLimit = r.lines
 	}
 	r.s = s
 	r.send.setQueue(r.q)

@@ -36,13 +36,13 @@ type Scheduler struct {
 	// epoch is the first of this process: what was leased in an earlier one may
 	// have been sent by a node that died. Later ones are the queue's, opened again
 	// under the same scheduler, which knows what it sent.
-	epoch delivery.Epoch
+	epoch     delivery.Epoch
+	lineLimit int // blocked keys that one actor knows at a time
 
 	rows        atomic.Int64 // rows in windows, over all actors
 	inMemory    atomic.Int64 // actors in memory
 	uncommitted atomic.Int64 // outcomes handed over and not durable
 	commits     atomic.Int64 // commits that are not done
-	gated       atomic.Bool  // something waits for uncommitted to fall
 	stalled     atomic.Bool  // a commit failed: nothing is sent until Resume
 	running     atomic.Bool  // between Start and Stop
 	era         atomic.Int64 // calls of Resume
@@ -67,7 +67,7 @@ func New(queue Queue, dir Directory, sender Sender, cfg Config) (*Scheduler, err
 	}
 	s := &Scheduler{
 		cfg: cfg, queue: queue, dir: dir, sender: sender, log: cfg.Logger,
-		actors: newRegistry(), payloads: budget{most: cfg.PayloadBytes}, epoch: queue.Lease().Epoch,
+		actors: newRegistry(), payloads: budget{most: cfg.PayloadBytes}, epoch: queue.Lease().Epoch, lineLimit: lineLimit,
 	}
 	s.settled = make(chan struct{}, 1)
 	s.obs = &s.cfg.Observer
@@ -111,25 +111,13 @@ func (s *Scheduler) Start(ctx context.Context) error {
 // halted reports whether nothing may be read for sending, claimed or sent.
 func (s *Scheduler) halted() bool { return !s.running.Load() || s.stalled.Load() }
 
-// open is the dispatcher's gate: it is shut while nothing may start. What is
-// shut by uncommitted outcomes is opened by uncommit.
+// open is the dispatcher's gate: it is shut while nothing may start. Each commit
+// that is done looks at it again.
 func (s *Scheduler) open() bool {
 	if s.halted() {
 		return false
 	}
-	if s.uncommitted.Load() < int64(s.cfg.MaxUncommitted) {
-		return true
-	}
-	s.gated.Store(true)
 	return s.uncommitted.Load() < int64(s.cfg.MaxUncommitted)
-}
-
-// uncommit is told that outcomes are durable, or lost.
-func (s *Scheduler) uncommit(n int) {
-	left := s.uncommitted.Add(-int64(n))
-	if left < int64(s.cfg.MaxUncommitted) {
-		s.gated.Store(false)
-	}
 }
 
 // commitDone lets Stop look whether it was the last one.
@@ -208,24 +196,34 @@ func (s *Scheduler) KickTenant(num delivery.TenantNum) error {
 	return nil
 }
 
-// Forget tells that a subscriber was deleted: what is pending for it is no
-// longer the scheduler's. An attempt in flight ends as canceled.
+// Forget tells that a subscriber was deleted. When it returns, no more facts
+// about it will come from here: what is pending for it is the caller's to
+// cancel, attempts in flight included.
 func (s *Scheduler) Forget(sub delivery.SubscriberNum) {
 	s.actors.forget(sub)
 	a := s.lockExisting(sub)
 	if a == nil {
 		return
 	}
-	a.forgotten = true
-	a.unloadLocked()
+	a.forgetLocked()
 	a.advanceLocked()
 	a.unlock()
+}
+
+func (a *actor) forgetLocked() {
+	a.forgotten = true
+	a.unloadLocked()
+	a.retreating, a.reset, a.lost = false, false, nil
 }
 
 // fire is called by the retry clock.
 func (s *Scheduler) fire(w wake) {
 	switch w.kind {
 	case wakeRetry:
+		if s.crowded(delivery.SubscriberNum(w.num)) {
+			s.clock.again(w, crowdedWait)
+			return
+		}
 		s.wake(delivery.SubscriberNum(w.num), func(a *actor) { a.retry.wakeLocked(w.due) })
 	case wakeActor:
 		s.wake(delivery.SubscriberNum(w.num), func(a *actor) { a.armedAt = 0 })
@@ -236,6 +234,19 @@ func (s *Scheduler) fire(w wake) {
 		s.dispatch.findSlow(s.time.mono())
 		s.pump()
 	}
+}
+
+// crowdedWait is how long a due retry waits when there are as many actors in
+// memory as there may be.
+const crowdedWait = time.Second
+
+// crowded reports whether there is no room for one more actor of a due retry.
+func (s *Scheduler) crowded(num delivery.SubscriberNum) bool {
+	if s.inMemory.Load() < int64(s.cfg.MaxActors) {
+		return false
+	}
+	a, _ := s.actors.find(num)
+	return a == nil
 }
 
 func (s *Scheduler) wakesFailed(err error) {

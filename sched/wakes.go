@@ -39,7 +39,8 @@ type wake struct {
 // kind; far due times are on disk only.
 //
 // Invariant: every row that waits for a due time at or before horizon was read
-// or noticed: its subscriber has a wake at or before its due time, or its actor
+// or noticed, or stands after cursor and loadAt says when reading goes on. Of
+// what was read or noticed: its subscriber has a wake at or before its due time, or its actor
 // was woken and has not yet read past it. Rows that become visible with a due
 // time at or before horizon are noticed by notice; horizon is moved before the
 // queue is read, so that a row is read or noticed, or both.
@@ -52,6 +53,7 @@ type retryClock struct {
 	time      *timepiece
 	lookahead time.Duration
 	maxSleep  time.Duration
+	most      int // wakes in memory above which reading ahead pauses
 	reread    time.Duration
 	fire      func(wake)
 	failed    func(error)
@@ -70,7 +72,7 @@ type retryClock struct {
 
 func newRetryClock(q Queue, t *timepiece, cfg Config) *retryClock {
 	return &retryClock{
-		queue: q, time: t, lookahead: cfg.Lookahead, maxSleep: cfg.MaxSleep, reread: cfg.RereadAfter,
+		queue: q, time: t, lookahead: cfg.Lookahead, maxSleep: cfg.MaxSleep, reread: cfg.RereadAfter, most: cfg.MaxActors,
 		poke: make(chan struct{}, 1), pending: map[wakeKey]*wake{}, sleep: forever,
 	}
 }
@@ -80,6 +82,14 @@ func (c *retryClock) set(key wakeKey, at instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setLocked(key, at, time.Time{})
+}
+
+// again fires a wake once more, later.
+func (c *retryClock) again(w wake, after time.Duration) {
+	mono := c.time.mono()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setLocked(w.wakeKey, mono.add(after), w.due)
 }
 
 func (c *retryClock) setLocked(key wakeKey, at instant, due time.Time) {
@@ -237,6 +247,9 @@ func (c *retryClock) read(ctx context.Context, until time.Time) error {
 		}
 		c.cursor = next
 		c.fireDue(ctx)
+		if c.pause(wall) {
+			return nil
+		}
 	}
 	due, ok, err := c.queue.NextWake(until)
 	if err != nil || !ok {
@@ -248,6 +261,20 @@ func (c *retryClock) read(ctx context.Context, until time.Time) error {
 		c.loadAt = due
 	}
 	return nil
+}
+
+// readingPause is how long reading ahead rests when enough wakes are in memory.
+const readingPause = 100 * time.Millisecond
+
+// pause reports whether reading is to go on later, and sees to that.
+func (c *retryClock) pause(wall time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.wakes) < c.most {
+		return false
+	}
+	c.loadAt = wall.Add(readingPause)
+	return true
 }
 
 // count returns the number of pending wakes.
