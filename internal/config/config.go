@@ -144,6 +144,8 @@ type Egress struct {
 	ProxyRemoteDNS   bool
 	Deny             []netip.Prefix
 	SingleLabelHosts bool
+	SourceIPv4       netip.Addr // invalid = the system's choice
+	SourceIPv6       netip.Addr
 }
 
 // Resolver says who answers for names.

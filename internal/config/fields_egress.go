@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 func (c *Config) egressFields() []*field {
 	e, r := &c.Egress, &c.Resolver
@@ -24,6 +27,14 @@ func (c *Config) egressFields() []*field {
 		{
 			path: "egress.single_label_hosts", value: boolValue(&e.SingleLabelHosts),
 			doc: "Admit names without a dot, as container networks use.",
+		},
+		{
+			path: "egress.source_ipv4", value: sourceValue(&e.SourceIPv4, "IPv4", netip.Addr.Is4),
+			doc: "Local address to connect from, over TCP and UDP, to a proxy as well. Empty is the\nsystem's choice.",
+		},
+		{
+			path: "egress.source_ipv6", value: sourceValue(&e.SourceIPv6, "IPv6", netip.Addr.Is6),
+			doc: "The same for IPv6.",
 		},
 		{
 			path: "resolver.servers", value: serverList(&r.Servers),

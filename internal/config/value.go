@@ -233,6 +233,27 @@ func portList(p *[]uint16) value {
 	return list[uint16]{p, "port,…", parse, func(n uint16) string { return strconv.Itoa(int(n)) }}
 }
 
+// sourceValue is a local address of one family; empty is the system's choice.
+func sourceValue(p *netip.Addr, family string, is func(netip.Addr) bool) value {
+	parse := func(s string) (netip.Addr, error) {
+		if s == "" {
+			return netip.Addr{}, nil
+		}
+		a, err := netip.ParseAddr(s)
+		if err != nil || !is(a) || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
+			return a, bad("is not an "+family+" address of this machine", "write the address alone, without a port or a zone; leave it out for the system's choice")
+		}
+		return a, nil
+	}
+	format := func(a netip.Addr) string {
+		if !a.IsValid() {
+			return ""
+		}
+		return a.String()
+	}
+	return scalar[netip.Addr]{p, "address", parse, format}
+}
+
 // serverList is a list of DNS servers; the port defaults to 53.
 func serverList(p *[]netip.AddrPort) value {
 	parse := func(s string) (netip.AddrPort, error) {

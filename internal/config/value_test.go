@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,6 +30,24 @@ func TestSizes(t *testing.T) {
 	for size, want := range map[ByteSize]string{0: "0B", 1: "1B", 1023: "1023B", KiB: "1KiB", 1536: "1536B", 3 * GiB / 2: "1536MiB", TiB: "1TiB", 10_000_000: "10000000B"} {
 		if got := size.String(); got != want {
 			t.Errorf("%d is %q, want %q", int64(size), got, want)
+		}
+	}
+}
+
+func TestSourceAddresses(t *testing.T) {
+	var a netip.Addr
+	v4, v6 := sourceValue(&a, "IPv4", netip.Addr.Is4), sourceValue(&a, "IPv6", netip.Addr.Is6)
+	for text, v := range map[string]value{"192.0.2.10": v4, "2001:db8::10": v6, "": v4} {
+		if err := v.set([]string{text}); err != nil || v.texts()[0] != text || a.IsValid() != (text != "") {
+			t.Errorf("%q: %v, %q", text, err, v.texts())
+		}
+	}
+	for text, v := range map[string]value{
+		"2001:db8::10": v4, "192.0.2.10": v6, "::ffff:192.0.2.10": v6, "192.0.2.10:80": v4, "192.0.2.0/24": v4, "eth0": v4,
+		"0.0.0.0": v4, "::": v6, "fe80::1%eth0": v6, "224.0.0.1": v4,
+	} {
+		if err := v.set([]string{text}); err == nil || !strings.Contains(err.Error(), "address of this machine") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
@@ -151,7 +170,8 @@ func leaves(v reflect.Value) []any {
 		if !v.Type().Field(i).IsExported() {
 			continue
 		}
-		if f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[Secret]() && f.Type() != reflect.TypeFor[HTTP3]() {
+		leaf := []reflect.Type{reflect.TypeFor[Secret](), reflect.TypeFor[HTTP3](), reflect.TypeFor[netip.Addr]()}
+		if f.Kind() == reflect.Struct && !slices.Contains(leaf, f.Type()) {
 			out = append(out, leaves(f)...)
 			continue
 		}
