@@ -2,24 +2,25 @@
 // subscriber is a virtual actor: it exists on disk, and becomes an object in
 // memory only while it has work that can be done now.
 //
-//	 publish                                        ┌── Observer, Disable
-//	    │ Admit, Committed          Kick, Forget    │
-//	    ▼                                ▼          │
-//	┌────────────────────────── actor of one subscriber ───────────────────────┐
-//	│  lanes (window of rows)     keys (order)      breaker      allowance     │
-//	│  high  ▐▐▐  ┐                k1: owner ▸▸ waiting rows                   │
-//	│  normal▐▐▐▐ ├─ ready ─► claim ───────────► in flight ─► outcome          │
-//	│  low   ▐    ┘   ▲                               │          │             │
-//	└────▲────────────┼───────────────────────────────┼──────────┼─────────────┘
-//	     │ rows       │ durable lease                 │          │ Moved, Block,
-//	   loader ◄───────┴──────────┐                    ▼          ▼ HealthChanged
-//	     │ Ready Retrying Parked │      ┌─ fair queue ─┐    Queue.Commit (async)
-//	     ▼                       │      │ lanes        │         │ done
-//	 ┌── Queue (disk) ──┐        │      │  └ tenants   ├─ slot ─ worker ─► Sender
-//	 │ Q ready R retry  │◄───────┼──────┤     └ actors │  (fast or slow budget)
-//	 │ K parked B heads │  Wakes │      └──────────────┘
-//	 └──────┬───────────┘        │
-//	        └──── retry clock ───┘   near wakes in a heap, far ones on disk only
+//	  publish: Admit, Committed      Kick, Forget, Resume        Observer, Disable
+//	              │                          │                          ▲
+//	              ▼                          ▼                          │
+//	┌─────────────────────────── actor of one subscriber ───────────────┴────────┐
+//	│ windows of rows        lines (order)                breaker, allowance     │
+//	│ high   ▐▐▐  ┐          key 1: owner ◄ waiting rows                         │
+//	│ normal ▐▐▐▐ ├► ready ──────────► claim ──► in flight ──► outcome           │
+//	│ low    ▐    ┘                     ▲            │            │              │
+//	└──────▲────────────────────────────┼────────────┼────────────┼──────────────┘
+//	       │ rows, once their           │ slot       ▼            │ Moved (Block,
+//	       │ lease is durable     ┌─────┴──────┐   worker ─► Sender  Unblock),
+//	       │                      │ dispatcher │     Limiter      │ HealthChanged
+//	     loader                   │ lanes      │                  ▼
+//	       │ Ready, Retrying,     │  tenants   │            Queue.Commit ─► done
+//	       ▼ Parked, Blocked      │   actors   │           (asynchronous)
+//	┌─────────────────┐           └────────────┘
+//	│ Queue (on disk) │ Wakes, NextWake
+//	│ Q R K B W       ├────────────► retry clock: near wakes in a heap, far ones
+//	└─────────────────┘              on disk only; it wakes actors
 //
 // # What it guarantees
 //
@@ -31,8 +32,10 @@
 //   - Memory is bounded: an actor holds a window of rows, payloads in memory
 //     share one budget of bytes, a subscriber without work holds nothing but a
 //     byte of memory of what is known about it.
-//   - Low priority, small tenants and subscribers behind slow ones all move on:
-//     see pickLane, fairQueue and dispatcher.
+//   - Low priority, small tenants and subscribers beside hanging ones all move
+//     on: see pickLane, fairQueue and dispatcher. Attempts in flight are bounded
+//     by node, tenant and subscriber; those of receivers that are slow, or that
+//     nothing is known about, have budgets of their own.
 //   - An idle scheduler has no goroutine but the retry clock's, which waits on
 //     at most one timer.
 //
@@ -46,10 +49,10 @@
 // # Concurrency
 //
 // Actors are state machines behind a mutex, run by whoever brings work. Lock
-// order: actor, then one of {shard, dispatcher, loader, retry clock}; those are
-// leaves and never held while an actor's lock is taken. No lock is held across
-// I/O: [Queue.Commit] is called under an actor's lock, since the order of calls
-// is the order of facts, and therefore must not block. The functions that
-// decide something (ladder.go, breaker.go, order.go, lanes.go) are pure: time
-// and random numbers are arguments.
+// order: actor, then one of {shard, loader, dispatcher, retry clock}, the
+// dispatcher before the retry clock; an actor's lock is never taken under one of
+// these. No lock is held across I/O: [Queue.Commit] is called under an actor's
+// lock, since the order of calls is the order of facts, and therefore must not
+// block. The functions that decide something (ladder.go, breaker.go, order.go,
+// lanes.go) are pure: time and random numbers are arguments.
 package sched

@@ -209,13 +209,13 @@ func (a *actor) describe() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out strings.Builder
-	out.WriteString(fmt.Sprintf("actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v"+
+	fmt.Fprintf(&out, "actor %d: open %v wanted %v asleep %v reset %v loading %v queued %v reread %v breaker %v"+
 		" flight %d settling %d leasing %d ready %d outstanding %d promised %d lost %d allowance %d wanting %v next job %d\n  lanes %+v\n  retry %+v",
 		a.num, a.open, a.wanted, a.asleep, a.reset, a.loading, a.queued, a.reread, a.Breaker, a.flight.n,
 		a.settling.n, a.leasing.n, a.readyRowsLocked(), a.outstanding, a.promised, len(a.lost), a.allowance, a.wanting,
-		a.nextJobLocked(a.s.time.mono()), a.lanes, a.retry))
+		a.nextJobLocked(a.s.time.mono()), a.lanes, a.retry)
 	for _, ln := range a.lines {
-		out.WriteString(fmt.Sprintf("\n  line %+v", *ln))
+		fmt.Fprintf(&out, "\n  line %+v", *ln)
 	}
 	return out.String()
 }

@@ -65,7 +65,7 @@ func TestADueTimeBelowTheHorizonIsNoticedAtOnce(t *testing.T) {
 		settle(5 * time.Minute)
 		var order strings.Builder
 		for _, c := range r.send.sent() {
-			order.WriteString(fmt.Sprintf("%s at %s, ", c.id, c.at.Sub(at).Round(time.Second)))
+			fmt.Fprintf(&order, "%s at %s, ", c.id, c.at.Sub(at).Round(time.Second))
 		}
 		if want := "e4 at 0s, e1 at 5s, e2 at 20s, e0 at 50s, e3 at 3m0s, "; order.String() != want {
 			t.Errorf("sent %s want %s", order.String(), want)
@@ -139,5 +139,37 @@ func TestAFailingWakeIndexIsReadAgainAndNothingIsMissed(t *testing.T) {
 		r.s.Resume()
 		settle(time.Minute)
 		r.wantEnded(e, 1, delivery.NextDelivered)
+	})
+}
+
+func TestDueRetriesOfManySubscribersDoNotFillTheMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const subs, most = 400, 20
+		r := newRig(t, func(c *Config) { c.MaxActors, c.MaxInFlight = most, 8 })
+		r.send.lax = true
+		at := time.Now().Add(time.Hour)
+		var batch []*delivery.Published
+		for num := range subs {
+			r.sub(delivery.SubscriberNum(num+1), nil)
+			e := r.event(fmt.Sprint("e", num), func(e *delivery.Event) { e.DeliverAt = at })
+			batch = append(batch, r.fact(e, delivery.SubscriberNum(num+1)))
+		}
+		if err := r.q.publish(batch...); err != nil {
+			t.Fatal(err)
+		}
+		highest := 0
+		r.send.setAnswer(func(c call) delivery.Result {
+			r.mu.Lock()
+			highest = max(highest, r.s.Stats().Actors)
+			r.mu.Unlock()
+			return hang(c, 10*time.Millisecond, status(200))
+		})
+		settle(time.Hour + 2*time.Minute)
+		if n := len(r.send.sent()); n != subs {
+			t.Errorf("%d of %d were sent", n, subs)
+		}
+		if highest > 2*most {
+			t.Errorf("%d actors in memory, %d may be", highest, most)
+		}
 	})
 }
