@@ -292,8 +292,10 @@ func (a *actor) memoLocked() memo {
 	if a.Breaker != delivery.BreakerClosed || a.Consecutive > 0 || a.Opens > 0 || !a.FailingSince.IsZero() {
 		m |= memoSick
 	}
-	waits := a.servingLocked() && (a.Breaker == delivery.BreakerOpen || a.strictBlockedLocked())
-	if waits || a.sweepAt > 0 {
+	switch {
+	case a.sweepAt > 0, a.servingLocked() && a.Breaker == delivery.BreakerOpen:
+		m |= memoAsleep | memoDeaf
+	case a.strictBlockedLocked() && a.servingLocked():
 		m |= memoAsleep
 	}
 	return m

@@ -181,3 +181,32 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		})
 	}
 }
+
+func TestRowsOfAPausedSubscriberCostNothingWhenTheyBecomeDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.sub(1, func(s *delivery.Subscriber) { s.Ordering = delivery.OrderingNone })
+		begin := time.Now()
+		for i := range 100 {
+			e := r.event(fmt.Sprint("e", i), func(e *delivery.Event) { e.DeliverAt = begin.Add(time.Duration(i+1) * 5 * time.Minute) })
+			if err := r.q.publish(r.fact(e, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.dir.change(1, func(s *delivery.Subscriber) { s.Status = delivery.SubscriberPaused })
+		r.s.Kick(1)
+		settle(6 * time.Minute) // the first one was due
+		reads, _ := r.q.counts()
+		settle(20 * time.Hour)
+		// The clock reads ahead; nobody reads the subscriber's rows.
+		if n, _ := r.q.counts(); n-reads > 3*100 {
+			t.Errorf("%d reads for a subscriber that is paused", n-reads)
+		}
+		r.dir.change(1, func(s *delivery.Subscriber) { s.Status = delivery.SubscriberActive })
+		r.s.Kick(1)
+		settle(time.Minute)
+		if n := r.send.sentTo(1); n != 100 {
+			t.Errorf("%d of 100 were sent after the resume", n)
+		}
+	})
+}

@@ -22,6 +22,8 @@ const (
 	memoSick
 	// memoAsleep: it has rows, and something will wake it; new rows need not.
 	memoAsleep
+	// memoDeaf: nor need rows that become due.
+	memoDeaf
 )
 
 // clean reports whether a new row may go straight into memory.

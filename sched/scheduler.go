@@ -220,7 +220,10 @@ func (a *actor) forgetLocked() {
 func (s *Scheduler) fire(w wake) {
 	switch w.kind {
 	case wakeRetry:
-		if s.crowded(delivery.SubscriberNum(w.num)) {
+		switch a, m := s.actors.find(delivery.SubscriberNum(w.num)); {
+		case a == nil && m&memoDeaf != 0:
+			return // whatever it waits for lets it read all its rows again
+		case a == nil && s.inMemory.Load() >= int64(s.cfg.MaxActors):
 			s.clock.again(w, crowdedWait)
 			return
 		}
@@ -239,15 +242,6 @@ func (s *Scheduler) fire(w wake) {
 // crowdedWait is how long a due retry waits when there are as many actors in
 // memory as there may be.
 const crowdedWait = time.Second
-
-// crowded reports whether there is no room for one more actor of a due retry.
-func (s *Scheduler) crowded(num delivery.SubscriberNum) bool {
-	if s.inMemory.Load() < int64(s.cfg.MaxActors) {
-		return false
-	}
-	a, _ := s.actors.find(num)
-	return a == nil
-}
 
 func (s *Scheduler) wakesFailed(err error) {
 	s.log.Error("wake index cannot be read", "error", err)
