@@ -256,6 +256,13 @@ func TestEveryPhaseEndsInTime(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	muted := "https://" + silent.Addr().String() + "/hook"
+	proxy, err := testnet.StartProxy(testnet.ProxyConfig{Silent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	const soon = 100 * time.Millisecond
+	briefly := func(c *Config) { c.Transport.DialTimeout = soon }
 	cases := []struct {
 		name    string
 		url     string
@@ -266,9 +273,20 @@ func TestEveryPhaseEndsInTime(t *testing.T) {
 		says    string
 	}{
 		{"lookup, by the attempt", "https://hang.example/hook", nil, 200 * time.Millisecond, delivery.CauseTimeout, delivery.SentNever, "deadline"},
-		{"lookup, by the dial", "https://hang.example/hook", func(c *Config) { c.Transport.DialTimeout = 100 * time.Millisecond }, time.Minute, delivery.CauseDNS, delivery.SentNever, "hang.example"},
+		{"lookup, by the dial", "https://hang.example/hook", briefly, time.Minute, delivery.CauseDNS, delivery.SentNever, "hang.example"},
 		{"handshake, by the attempt", muted, nil, 200 * time.Millisecond, delivery.CauseTimeout, delivery.SentNever, "deadline"},
-		{"handshake, by the dial", muted, func(c *Config) { c.Transport.DialTimeout = 100 * time.Millisecond }, time.Minute, delivery.CauseConnect, delivery.SentNever, "deadline"},
+		{"handshake, by the dial", muted, briefly, time.Minute, delivery.CauseConnect, delivery.SentNever, "deadline"},
+		{"connect, by the dial", muted, func(c *Config) {
+			briefly(c)
+			c.Transport.DialTCP = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done() // as where every SYN is lost
+				return nil, ctx.Err()
+			}
+		}, time.Minute, delivery.CauseConnect, delivery.SentNever, "deadline"},
+		{"proxy, by the dial", "https://hook.example/hook", func(c *Config) {
+			briefly(c)
+			c.Guard.AllowPrivate, c.Guard.Proxy, c.Guard.Resolver = []netip.Prefix{publicRange}, proxy.URL(), names{"hook.example": {publicAddr}}
+		}, time.Minute, delivery.CauseProxy, delivery.SentNever, "deadline"},
 		{"answer, by the attempt", "", nil, 300 * time.Millisecond, delivery.CauseTimeout, delivery.SentAmbiguous, "deadline before an answer"},
 	}
 	for _, c := range cases {
@@ -280,17 +298,16 @@ func TestEveryPhaseEndsInTime(t *testing.T) {
 					c.bound(config)
 				}
 			})
-			r := b.receiver(testnet.Config{Behaviour: testnet.Behaviour{Delay: time.Hour}})
 			url := c.url
 			if url == "" {
-				url = r.URL("", "/hook")
+				url = b.receiver(testnet.Config{Behaviour: testnet.Behaviour{Delay: time.Hour}}).URL("", "/hook")
 			}
 			b.subscribeURL("s", url, func(in *SubscriberInput) { in.Timeout = &c.timeout })
 			a := b.attempted(b.publish("evt-1"), "s")
 			if a.Result.Cause != c.cause || a.Result.Sent != c.sent || !strings.Contains(a.Result.Detail, c.says) {
 				t.Errorf("%v %v %q, want %v %v %q", a.Result.Cause, a.Result.Sent, a.Result.Detail, c.cause, c.sent, c.says)
 			}
-			if least := min(c.timeout, 100*time.Millisecond); a.Result.Phases.Total < least {
+			if least := min(c.timeout, soon); a.Result.Phases.Total < least {
 				t.Errorf("it was given up after %v", a.Result.Phases.Total)
 			}
 			b.eventually("nothing is in flight", func() bool { return b.InFlight() == 0 })

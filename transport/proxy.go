@@ -47,8 +47,8 @@ func (d *tcpDialer) tunnel(ctx context.Context, egress Egress, proxy *url.URL, t
 	// The context ends a read or write by moving the deadline into the past.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err = askForTunnel(conn, proxy, target)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
+	if !stop() { // what the read or write says is a consequence
+		err = fmt.Errorf("connect %s: %w", target, context.Cause(ctx))
 	}
 	if err != nil {
 		_ = conn.Close()

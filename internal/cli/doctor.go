@@ -49,8 +49,11 @@ Exit status 0: a delivery works, or would, as far as was looked; 1: it would not
 				return err
 			}
 			report, err := doctor.Examine(c.Context(), config)
+			if bad, ok := errors.AsType[*doctor.ConfigError](err); ok {
+				return usageError(bad)
+			}
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			if f.json {
 				err = printJSON(a.Out, report)

@@ -42,6 +42,16 @@ type Post struct {
 	Secret signing.Secret
 }
 
+// ConfigError says that an examination was not begun, since its configuration
+// cannot be used.
+type ConfigError struct{ Err error }
+
+// Error implements error.
+func (e *ConfigError) Error() string { return "doctor: " + e.Err.Error() }
+
+// Unwrap returns the reasons.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.Version = cmp.Or(c.Version, "devel")

@@ -34,15 +34,16 @@ type examination struct {
 var errTimeout = errors.New("the examination's time is up")
 
 // Examine looks at a URL. What is wrong with the URL or the receiver stands in
-// the report; the error is about the configuration.
+// the report. The error is a *ConfigError, or says that ctx ended before all was
+// looked at.
 func Examine(ctx context.Context, config Config) (Report, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
-		return Report{}, fmt.Errorf("doctor: %w", err)
+		return Report{}, &ConfigError{err}
 	}
 	e := &examination{config: config, report: Report{Problems: []Problem{}, Addresses: []Address{}, Services: []Service{}}}
 	if err := e.prepare(); err != nil {
-		return Report{}, fmt.Errorf("doctor: %w", err)
+		return Report{}, &ConfigError{err}
 	}
 	started := time.Now()
 	bounded, cancel := context.WithTimeoutCause(ctx, config.Timeout, errTimeout)
@@ -50,7 +51,13 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 	e.run(bounded)
 	e.report.TookMS = millis(time.Since(started))
 	e.report.sort()
-	return e.report, e.close()
+	if err := e.close(); err != nil {
+		return e.report, fmt.Errorf("doctor: %w", err)
+	}
+	if ctx.Err() != nil {
+		return e.report, fmt.Errorf("doctor: interrupted: %w", context.Cause(ctx))
+	}
+	return e.report, nil
 }
 
 func (e *examination) prepare() error {

@@ -1,13 +1,16 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/internal/testnet"
 	"github.com/dispatcher-engine/dispatcher/signing"
+	"github.com/dispatcher-engine/dispatcher/transport"
 )
 
 func TestAnswerSaysWhatADeliveryWouldBe(t *testing.T) {
@@ -76,7 +79,7 @@ func TestConfigurationFaultsNameTheirFieldAndNoSecret(t *testing.T) {
 		b.config.URL = "https://hook.example/"
 		spoil(&b.config)
 		_, err := Examine(t.Context(), b.config)
-		if err == nil || !strings.Contains(err.Error(), field) || strings.Contains(err.Error(), "s3cret") {
+		if _, ok := errors.AsType[*ConfigError](err); !ok || !strings.Contains(err.Error(), field) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -93,5 +96,17 @@ func TestReportIsJSONWithListsThatAreNeverNull(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %s", text, want)
 		}
+	}
+}
+
+func TestInterruptionIsAnErrorAndLeavesNothingBehind(t *testing.T) {
+	b := setup(t)
+	r := b.receiver(verifying(t, secret), testnet.Leaf{})
+	b.posting()
+	r.Behave(testnet.Behaviour{Delay: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	b.config.Transport.Observer.Handshake = func(transport.HandshakeEvent) { cancel() } // the POST is about to be sent
+	if _, err := Examine(ctx, b.config); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
