@@ -79,7 +79,7 @@ func (w *http3Wire) failed(ctx context.Context, ex *exchange, err error) *failur
 	f := &failure{err: err}
 	switch writeState(ex.state.Load()) {
 	case written:
-		f.silent = w.conn.ConnectionStats().PacketsReceived == ex.packets
+		f.silent = w.conn.ConnectionStats().PacketsReceived == ex.packets || w.stall.dead()
 	case notWritten:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			// It waited for a stream until the end: the peer's limit is what is

@@ -18,6 +18,7 @@ type stallTimer struct {
 	timer   *time.Timer
 	running bool
 	stopped bool
+	fired   bool      // the path was found dead
 	packets uint64    // received when the last request was written, or at a second look
 	since   time.Time // when that was
 	// again: something came after the request, which may have been under way when
@@ -100,7 +101,7 @@ func (s *stallTimer) check() {
 		s.mu.Unlock()
 		return
 	}
-	s.stopped = true // said once is enough
+	s.stopped, s.fired = true, true // said once is enough
 	s.mu.Unlock()
 	l := s.wire.link
 	l.pool.drain(l, EvictStalled)
@@ -121,6 +122,13 @@ func (s *stallTimer) look() time.Duration {
 		return 2 * s.wait()
 	}
 	return s.wait()
+}
+
+// dead reports whether the path was found dead.
+func (s *stallTimer) dead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fired
 }
 
 func (s *stallTimer) stop() {

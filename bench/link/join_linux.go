@@ -24,12 +24,12 @@ func Join(fd uintptr, addrs []netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("join link: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	tun, err := openTUN()
 	if err != nil {
 		return fmt.Errorf("join link: %w", err)
 	}
-	defer tun.Close() // the parent has its own
+	defer func() { _ = tun.Close() }() // the parent has its own
 	if err := configure(addrs); err != nil {
 		return fmt.Errorf("join link: %w", err)
 	}
@@ -131,7 +131,7 @@ func Receive(socket *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive device: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
 	if err != nil {
@@ -154,7 +154,7 @@ func Receive(socket *os.File) (*os.File, error) {
 
 // unixConn takes a file over as a connection.
 func unixConn(f *os.File) (*net.UnixConn, error) {
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	c, err := net.FileConn(f)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func Congestion() []string {
 		return nil
 	}
 	var out []string
-	for _, name := range strings.Fields(string(raw)) {
+	for name := range strings.FieldsSeq(string(raw)) {
 		if usable(name) {
 			out = append(out, name)
 		}

@@ -90,7 +90,8 @@ func TestTheSameSeedGivesTheSameFates(t *testing.T) {
 		}
 		return b.String()
 	}
-	if run(1) != run(1) || run(1) == run(2) {
+	first, again, other := run(1), run(1), run(2)
+	if first != again || first == other {
 		t.Error("chance does not come from the seed")
 	}
 }
@@ -131,7 +132,11 @@ func ipv4(proto byte, src, dst string, sport, dport uint16, payload string) []by
 	case protoUDP:
 		b = append(b, make([]byte, 4)...)
 	case protoTCP:
-		b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, 5<<4, 0, 0, 0, 0, 0, 0, 0)
+		flags := byte(0x10) // ACK
+		if payload == "SYN" {
+			flags, payload = 2, ""
+		}
+		b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, 5<<4, flags, 0, 0, 0, 0, 0, 0)
 	}
 	return append(b, payload...)
 }
@@ -168,6 +173,16 @@ func TestPacketsAreReadAndRulesApplied(t *testing.T) {
 	}
 	if p, _ := parse(ipv4(protoTCP, a, b, 1000, 443, "")); p.src.String() != a || p.dst.String() != b || p.sport != 1000 || p.dport != 443 {
 		t.Errorf("%+v", p)
+	}
+	for text, proto := range map[string]byte{"SYN": protoTCP, "\xc3": protoUDP} {
+		if p, _ := parse(ipv4(proto, a, b, 1, 443, text)); !p.opens {
+			t.Errorf("%q of %d opens no connection", text, proto)
+		}
+	}
+	for text, proto := range map[string]byte{"x": protoTCP, "\xe3": protoUDP, "\x43": protoUDP} {
+		if p, _ := parse(ipv4(proto, a, b, 1, 443, text)); p.opens {
+			t.Errorf("%q of %d opens a connection", text, proto)
+		}
 	}
 	fragment := ipv4(protoUDP, a, b, 1000, 443, "x")
 	fragment[7] = 9
