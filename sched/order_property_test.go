@@ -45,6 +45,7 @@ type propertyRun struct {
 	subs   int
 	keys   int
 	calm   bool // no more failures
+	failed bool // the queue is not ready
 	events []*delivery.Published
 }
 
@@ -88,11 +89,17 @@ func (p *propertyRun) shape(s *delivery.Subscriber) {
 
 func (p *propertyRun) step() {
 	num := delivery.SubscriberNum(1 + p.rnd.IntN(p.subs))
-	switch p.rnd.IntN(20) {
+	dice := p.rnd.IntN(20)
+	if p.failed && p.rnd.IntN(3) == 0 {
+		dice = 2 // it does not last
+	}
+	switch dice {
 	case 0:
 		p.crash()
+		p.failed = false
 	case 1:
 		p.restart()
+		p.failed = false
 	case 2:
 		p.stall()
 	case 3:
@@ -111,7 +118,7 @@ func (p *propertyRun) step() {
 func (p *propertyRun) publishRandomly() {
 	var batch []*delivery.Published
 	for range 1 + p.rnd.IntN(25) {
-		e := p.event(fmt.Sprint("e", len(p.events)), func(e *delivery.Event) {
+		e := p.event(fmt.Sprint("e", len(p.events)+len(batch)), func(e *delivery.Event) {
 			if k := p.rnd.IntN(p.keys); k > 0 {
 				e.OrderingKey = fmt.Sprint("k", k)
 			}
@@ -128,11 +135,11 @@ func (p *propertyRun) publishRandomly() {
 				to = append(to, delivery.SubscriberNum(num+1))
 			}
 		}
-		f := p.fact(e, to...)
-		p.events = append(p.events, f)
-		batch = append(batch, f)
+		batch = append(batch, p.fact(e, to...))
 	}
-	if err := p.q.publish(batch...); err != nil {
+	if err := p.q.publish(batch...); err == nil {
+		p.events = append(p.events, batch...)
+	} else if !p.failed {
 		p.t.Errorf("publish: %v", err)
 	}
 }
@@ -163,12 +170,16 @@ func (p *propertyRun) answerRandomly(c call) delivery.Result {
 	return hang(c, wait, then)
 }
 
-// stall lets commits and reads fail for a while.
+// stall lets commits and reads fail, or ends that. In between anything may
+// happen: more work, a stop, a crash.
 func (p *propertyRun) stall() {
-	p.q.setFailing(fmt.Errorf("disk: %w", delivery.ErrNotReady))
-	time.Sleep(time.Duration(p.rnd.IntN(200)) * time.Millisecond)
-	p.q.reopen()
-	p.s.Resume()
+	if p.failed {
+		p.q.reopen()
+		p.s.Resume()
+	} else {
+		p.q.setFailing(fmt.Errorf("disk: %w", delivery.ErrNotReady))
+	}
+	p.failed = !p.failed
 }
 
 func (p *propertyRun) setStatus(num delivery.SubscriberNum, status delivery.SubscriberStatus) {
@@ -178,7 +189,7 @@ func (p *propertyRun) setStatus(num delivery.SubscriberNum, status delivery.Subs
 
 // replay puts a finished delivery back.
 func (p *propertyRun) replay() {
-	if len(p.events) == 0 {
+	if len(p.events) == 0 || p.failed {
 		return
 	}
 	f := p.events[p.rnd.IntN(len(p.events))]
@@ -225,6 +236,9 @@ func (p *propertyRun) finish() {
 	p.mu.Lock()
 	p.calm = true
 	p.mu.Unlock()
+	if p.failed {
+		p.stall()
+	}
 	for num := range p.subs {
 		p.setStatus(delivery.SubscriberNum(num+1), delivery.SubscriberActive)
 	}
