@@ -14,7 +14,6 @@ import (
 
 func tinyEngine(t *testing.T) bench.EngineConfig {
 	t.Helper()
-	t.Setenv(asMain, "1")
 	dir := t.TempDir()
 	return bench.EngineConfig{
 		Run:    bench.Run{Data: filepath.Join(dir, "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
@@ -29,6 +28,7 @@ func tinyEngine(t *testing.T) bench.EngineConfig {
 // TestEngineRunsEveryWorkloadEndToEnd runs real processes with tiny sizes. It
 // asserts that everything was measured and nothing lost, and no speed.
 func TestEngineRunsEveryWorkloadEndToEnd(t *testing.T) {
+	t.Parallel()
 	c := tinyEngine(t)
 	rep, err := bench.Engine(t.Context(), c)
 	if err != nil {

@@ -18,6 +18,7 @@ const asMain = "DISPATCHER_TEST_AS_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) == "" {
+		_ = os.Setenv(asMain, "1") // for the processes that tests start
 		goleak.VerifyTestMain(m)
 		return
 	}

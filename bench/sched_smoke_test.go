@@ -11,6 +11,7 @@ import (
 )
 
 func TestSchedMeasuresLatenessAndFairnessEndToEnd(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := bench.SchedConfig{
 		Run:         bench.Run{Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},

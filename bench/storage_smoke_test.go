@@ -10,7 +10,7 @@ import (
 )
 
 func TestStorageMeasuresPublishesAndABacklogEndToEnd(t *testing.T) {
-	t.Setenv(asMain, "1")
+	t.Parallel()
 	dir := t.TempDir()
 	c := bench.StorageConfig{
 		Run:    bench.Run{Data: filepath.Join(dir, "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},

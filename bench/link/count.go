@@ -23,7 +23,8 @@ type Counts struct {
 	TCPDown Count `json:"tcp_down"`
 	UDPUp   Count `json:"udp_up"`
 	UDPDown Count `json:"udp_down"`
-	// TCPPorts and UDPPorts are how many local ports the client sent from.
+	// TCPPorts is how many local ports the client opened a connection from (SYN),
+	// UDPPorts from how many it began a QUIC connection (Initial).
 	TCPPorts int `json:"tcp_ports"`
 	UDPPorts int `json:"udp_ports"`
 	// Late is how much later than it should have the emulator handed packets
@@ -82,7 +83,7 @@ func (c *counter) saw(p packet, up bool, size int, f fate) {
 	case filtered:
 		to.Filtered++
 	}
-	if up {
+	if up && p.opens {
 		c.ports[port{p.proto, p.src, p.sport}] = struct{}{}
 	}
 }

@@ -18,6 +18,7 @@ type packet struct {
 	sport      uint16
 	dport      uint16
 	shortQUIC  bool // UDP, and its payload looks like a QUIC packet with a short header
+	opens      bool // TCP SYN without ACK, or a QUIC Initial packet
 	hasPayload bool // UDP or TCP that carries data
 }
 
@@ -48,10 +49,13 @@ func parse(b []byte) (p packet, ok bool) {
 	case p.proto == protoUDP && len(rest) >= udpHeader:
 		p.hasPayload = len(rest) > udpHeader
 		// RFC 9000 section 17: the first bit is 1 in a long header, the second
-		// ("fixed") is 1 in both.
+		// ("fixed") is 1 in both; the next two are a long packet's type, 0 = Initial.
 		p.shortQUIC = p.hasPayload && rest[udpHeader]&0xc0 == 0x40
+		p.opens = p.hasPayload && rest[udpHeader]&0xf0 == 0xc0
 	case p.proto == protoTCP && len(rest) >= tcpHeader:
 		p.hasPayload = len(rest) > int(rest[12]>>4)*4
+		const fin, syn, ack = 1, 2, 16
+		p.opens = rest[13]&(syn|ack|fin) == syn
 	default:
 		return p, true
 	}

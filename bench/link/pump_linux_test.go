@@ -45,6 +45,9 @@ func TestALinkDelaysCountsAndFilters(t *testing.T) {
 		write(t, client, ipv4(protoUDP, clientAddr, serverAddr, 5000, 443, "blocked"))
 		write(t, client, ipv4(protoTCP, clientAddr, serverAddr, uint16(4000+i), 443, fmt.Sprint(i)))
 	}
+	for range 2 { // the second is a retransmission
+		write(t, client, ipv4(protoTCP, clientAddr, serverAddr, 4000, 443, "SYN"))
+	}
 	write(t, client, []byte("no packet"))
 	buffer := make([]byte, 2000)
 	for i := range 3 {
@@ -61,7 +64,7 @@ func TestALinkDelaysCountsAndFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := l.Take()
-	if c.TCPUp.Packets != 3 || c.TCPDown.Packets != 1 || c.UDPUp.Filtered != 3 || c.TCPPorts != 3 || c.UDPPorts != 1 || c.Bytes() == 0 {
+	if c.TCPUp.Packets != 5 || c.TCPDown.Packets != 1 || c.UDPUp.Filtered != 3 || c.TCPPorts != 1 || c.UDPPorts != 0 || c.Bytes() == 0 {
 		t.Errorf("%+v", c)
 	}
 	if c := l.Take(); c.TCPUp.Packets != 0 || c.TCPPorts != 0 {

@@ -19,7 +19,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
-		a.benchEngine(), a.benchStorage(), a.benchSched(), a.benchWorker())
+		a.benchEngine(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchWorker())
 	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
 prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
 and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
@@ -285,6 +285,92 @@ func bindSched(f *pflag.FlagSet, c *bench.SchedConfig) {
 	f.DurationVar(&c.Window, "window", d.Window, "contention: how long shares are counted")
 }
 
+func (a *app) benchTransports() *cobra.Command {
+	var quick bool
+	var given bench.TransportsConfig
+	var networks []string
+	c := &cobra.Command{
+		Use: "transports", Short: "HTTP/1.1, HTTP/2, HTTP/3 and auto over an emulated link", Args: noArgs,
+		Long: `transports compares protocols as the node would use them, through its selector and
+transport, against real servers behind an emulated link: two TUN devices in two
+network namespaces, made by the run and gone with it, so that the real kernel's
+TCP and UDP cross one link with a delay, jitter, loss, rate and queue of one's
+choice. Before each network the link is checked.
+
+It needs Linux, and root (or user namespaces that may open /dev/net/tun).
+Elsewhere --link loopback runs the same without emulation.
+
+Scenarios: ` + strings.Join(bench.TransportsScenarios(), ", ") + `.
+Networks: ` + strings.Join(networkNames(), ", ") + `, or NAME:rtt=50ms,jitter=5ms,loss=2%,burst=5,rate=100M,queue=256K
+(loss, rate and queue count for each direction; burst is the mean number of
+packets lost in a row).`,
+		Example: `  sudo dispatcher bench transports --quick
+  sudo dispatcher bench transports --network wan --network lossy --scenarios sporadic,large
+  sudo dispatcher bench transports --network 'mine:rtt=80ms,loss=1%,rate=20M' --scenarios large --congestion cubic,bbr
+  dispatcher bench transports --link loopback`,
+	}
+	bindTransports(c.Flags(), &given)
+	c.Flags().StringArrayVar(&networks, "network", nil, "network to emulate, repeatable (default: all that have a name)")
+	c.Flags().BoolVar(&quick, "quick", false, "sizes that take a minute or two; flags given beside it win")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		config := bench.TransportsConfig{}
+		if quick {
+			config = bench.TransportsQuick()
+		}
+		overlay(c.Flags(), func(f *pflag.FlagSet) { bindTransports(f, &config) })
+		if len(networks) > 0 {
+			config.Networks = nil
+		}
+		for _, spec := range networks {
+			n, err := bench.ParseNetwork(spec)
+			if err != nil {
+				return usageError(fmt.Errorf("--network: %w", err))
+			}
+			config.Networks = append(config.Networks, n)
+		}
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return usageError(err)
+		}
+		a.prepareRun(c, &config.Run)
+		rep, err := bench.Transports(c.Context(), config)
+		return a.finishRun(config.Run, "transports", rep, err)
+	}
+	return c
+}
+
+func networkNames() []string {
+	var out []string
+	for _, n := range bench.Networks() {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+func bindTransports(f *pflag.FlagSet, c *bench.TransportsConfig) {
+	d := c.WithDefaults()
+	benchRun(f, &c.Run)
+	f.StringVar(&c.Link, "link", d.Link, "tun (emulated) or loopback (not emulated)")
+	f.StringSliceVar(&c.Scenarios, "scenarios", d.Scenarios, "what to run")
+	f.StringSliceVar(&c.Protocols, "protocols", d.Protocols, "what to compare")
+	f.StringSliceVar(&c.Congestion, "congestion", c.Congestion, "congestion controls of TCP; all of them in large, the first elsewhere (default cubic, and bbr where there is one)")
+	f.IntVar(&c.Samples, "samples", d.Samples, "sporadic, burst, steady: requests of each protocol; no p99 below 2000")
+	f.IntVar(&c.LargeSamples, "large-samples", d.LargeSamples, "large: requests")
+	f.IntVar(&c.Body, "body", d.Body, "bytes of a payload")
+	f.IntVar(&c.LargeBody, "large-body", d.LargeBody, "large: bytes of a payload")
+	f.IntVar(&c.Parallel, "parallel", d.Parallel, "cold requests on their way at once")
+	f.IntVar(&c.BurstSize, "burst-size", d.BurstSize, "burst: requests at once")
+	f.Float64Var(&c.SteadyRate, "steady-rate", d.SteadyRate, "steady: requests a second")
+	f.IntVar(&c.Estate.Endpoints, "endpoints", d.Estate.Endpoints, "mixed: endpoints")
+	f.Float64Var(&c.Estate.H3, "share-h3", d.Estate.H3, "mixed: share whose HTTP/3 works")
+	f.Float64Var(&c.Estate.Blocked, "share-blocked", d.Estate.Blocked, "mixed: share that advertises HTTP/3 with UDP blocked")
+	f.Float64Var(&c.Estate.Dying, "share-dying", d.Estate.Dying, "mixed: share whose HTTP/3 dies after the handshake")
+	f.IntVar(&c.Visits, "visits", d.Visits, "mixed: visits of each endpoint")
+	f.IntVar(&c.Tries, "tries", d.Tries, "tries of one request")
+	f.DurationVar(&c.Timeout, "timeout", d.Timeout, "one try")
+	f.IntVar(&c.Draws, "draws", d.Draws, "draws of the bootstrap")
+}
+
 func orInt(v, fallback int) int {
 	if v == 0 {
 		return fallback
@@ -296,7 +382,13 @@ func orInt(v, fallback int) int {
 // its own protocol on stdin and stdout.
 func (a *app) benchWorker() *cobra.Command {
 	kinds := map[string]func(ctx context.Context, args []string) error{
-		"load":    func(ctx context.Context, _ []string) error { return load.ServeGenerator(ctx, a.In, a.Out) },
+		"load": func(ctx context.Context, _ []string) error { return load.ServeGenerator(ctx, a.In, a.Out) },
+		"link-server": func(ctx context.Context, args []string) error {
+			return bench.ServeEstate(ctx, slices.Contains(args, "join"), a.In, a.Out)
+		},
+		"link-client": func(ctx context.Context, args []string) error {
+			return bench.ServeClient(ctx, slices.Contains(args, "join"), a.In, a.Out)
+		},
 		"storage": func(ctx context.Context, _ []string) error { return bench.ServeStorage(ctx, a.In, a.Out) },
 		"receiver": func(ctx context.Context, args []string) error {
 			origins := 1
