@@ -80,7 +80,9 @@ type actor struct {
 	rereadAt    instant
 	armedAt     instant
 	lost        []lostFact // outcomes whose commit failed
-	nextLoad    *actor     // in the loader's queue
+	// disableAfterReset: a commit that was to disable the subscriber failed.
+	disableAfterReset delivery.Reason
+	nextLoad          *actor // in the loader's queue
 }
 
 // lane is the window over one lane of ready rows.

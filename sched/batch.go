@@ -17,10 +17,11 @@ type batch struct {
 	release    func()  // with leased: under the actor's lock, clears what was busy
 	generation int     // of the window that leased belongs to
 	outcomes   int
-	era        int64        // of the scheduler when it was handed over
-	tries      int          // commits of the same facts that failed before
-	state      atomic.Int32 // see commitLocked
-	err        error        // with batchEarly
+	disable    delivery.Reason // once it is durable, the subscriber is to be disabled
+	era        int64           // of the scheduler when it was handed over
+	tries      int             // commits of the same facts that failed before
+	state      atomic.Int32    // see commitLocked
+	err        error           // with batchEarly
 
 	// Storage of the usual batch: one row, one attempt.
 	fact0   [2]delivery.Fact
@@ -107,6 +108,9 @@ func (b *batch) finish(err error) {
 	} else {
 		b.failedLocked(err)
 	}
+	if err == nil && b.disable != delivery.ReasonNone {
+		a.disableLocked(b.disable)
+	}
 	a.advanceLocked()
 	a.unlock()
 	s.uncommitted.Add(-int64(b.outcomes))
@@ -142,6 +146,9 @@ func (b *batch) failedLocked(err error) {
 		a.rereadLaterLocked(err)
 	}
 	a.reset = true
+	if b.disable != delivery.ReasonNone {
+		a.disableAfterReset = b.disable
+	}
 	for _, it := range b.settled {
 		it.leave()
 		it.free()

@@ -71,9 +71,10 @@ type Config struct {
 
 	// Limiter holds the token buckets. Default: local ones.
 	Limiter Limiter
-	// Disable is asked to disable a subscriber: the engine changes the record,
-	// tells the operator once and calls Kick. It is called outside all locks. Nil
-	// = a subscriber that should be disabled is only no longer served.
+	// Disable is asked to disable a subscriber, once what led to it is durable: the
+	// engine changes the record, tells the operator once and calls Kick. It is
+	// called on a goroutine of its own. Nil = a subscriber that should be disabled
+	// is only no longer served.
 	Disable func(sub delivery.SubscriberNum, reason delivery.Reason, at time.Time)
 	// Observer gets typed events. Its zero value ignores them.
 	Observer Observer

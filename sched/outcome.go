@@ -41,9 +41,8 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 	told := a.moveLocked(it, c, b)
 	disable := a.healthLocked(it, c, b)
 	if disable != delivery.ReasonNone {
-		a.disabling = true
+		a.disabling, b.disable = true, disable
 		a.unloadLocked()
-		a.outstanding++ // keeps the actor until the record says it too
 	}
 	a.commitLocked(b)
 	var next *item
@@ -53,9 +52,6 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 	a.advanceLocked()
 	a.unlock()
 	told()
-	if disable != delivery.ReasonNone {
-		s.disable(a, disable)
-	}
 	return next
 }
 
@@ -250,7 +246,17 @@ func (a *actor) disablingLocked(reason delivery.Reason, b *batch) delivery.Reaso
 	return reason
 }
 
-// disable asks the engine to disable the subscriber, and waits for its answer.
+// disableLocked has the subscriber disabled now that the outcome that led to it
+// is durable: whoever sees it disabled also sees why. That takes a goroutine of
+// its own, since it is the committer that brings the news. Until it is done the
+// actor stays, and Stop waits.
+func (a *actor) disableLocked(reason delivery.Reason) {
+	a.outstanding++
+	a.s.commits.Add(1)
+	go a.s.disable(a, reason)
+}
+
+// disable asks the engine, and waits for its answer.
 func (s *Scheduler) disable(a *actor, reason delivery.Reason) {
 	at := s.wall()
 	s.cfg.Disable(a.num, reason, at)
@@ -259,4 +265,5 @@ func (s *Scheduler) disable(a *actor, reason delivery.Reason) {
 	a.outstanding--
 	a.advanceLocked()
 	a.unlock()
+	s.commitDone()
 }

@@ -160,12 +160,15 @@ func (a *actor) resetLocked(again []lostFact) {
 	a.lost = nil
 	a.unloadLocked()
 	a.lines, a.wanting, a.moreLines = nil, nil, false
-	a.reset, a.open, a.disabling = false, false, false
+	a.reset, a.open, a.disabling = false, false, a.disableAfterReset != delivery.ReasonNone
 	a.memo, a.unclean, a.wanted, a.asleep = 0, true, true, false
 	lease := a.s.queue.Lease()
-	for _, l := range again {
+	for i, l := range again {
 		b := a.newBatch()
 		b.tries = l.tries
+		if i == len(again)-1 {
+			b.disable, a.disableAfterReset = a.disableAfterReset, delivery.ReasonNone
+		}
 		l.giveUp()
 		switch f := l.fact.(type) {
 		case *delivery.Moved:
@@ -176,6 +179,10 @@ func (a *actor) resetLocked(again []lostFact) {
 			b.facts = append(b.facts, f)
 		}
 		a.commitLocked(b)
+	}
+	if reason := a.disableAfterReset; reason != delivery.ReasonNone {
+		a.disableAfterReset = delivery.ReasonNone
+		a.disableLocked(reason) // what led to it was durable after all
 	}
 }
 

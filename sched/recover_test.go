@@ -202,3 +202,27 @@ func TestStartAndStopAreIdempotent(t *testing.T) {
 		}
 	})
 }
+
+func TestADisablingWhoseCommitFailedIsMadeUpFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.sub(1, nil)
+		r.send.setAnswer(func(c call) delivery.Result { return hang(c, 100*time.Millisecond, status(410)) })
+		e := r.publish("e", "", 1)
+		r.q.setFailing(delivery.ErrNotReady)
+		settle(time.Second)
+		if len(r.disabled) != 0 {
+			t.Error("it was disabled before the reason was durable")
+		}
+		r.q.reopen()
+		r.s.Resume()
+		settle(time.Second)
+		r.wantEnded(e, 1, delivery.NextDead)
+		if len(r.disabled) != 1 || r.disabled[0].Reason != delivery.ReasonGone {
+			t.Errorf("disabled: %+v", r.disabled)
+		}
+		if n := r.send.sentTo(1); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
