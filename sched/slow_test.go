@@ -16,7 +16,7 @@ type crowd struct {
 	known                         bool // the healthy ones were served before
 }
 
-const crowdRounds = 60
+const crowdRounds = 50
 
 // lateness returns what a percentile of the healthy deliveries waited from
 // publish to attempt.
@@ -71,7 +71,7 @@ func TestHangingReceiversDelayNobodyElse(t *testing.T) {
 		with crowd
 	}{
 		{"when all of them are new", crowd{hanging: 120, healthy: 20, maxInFlight: 1024}},
-		{"however many they are, those that are known", crowd{hanging: 200, healthy: 20, maxInFlight: 96, known: true}},
+		{"however many they are, those that are known", crowd{hanging: 150, healthy: 20, maxInFlight: 96, known: true}},
 	}
 	for _, tt := range tests {
 		without := tt.with
