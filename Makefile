@@ -35,7 +35,7 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/dispatcher, one static binary
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(DISPATCHER) ./cmd/dispatcher
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o $(DISPATCHER) ./cmd/dispatcher
 
 demo: build ## See it work: senders, receivers and failures in one process (DEMO_FLAGS)
 	$(DISPATCHER) demo $(DEMO_FLAGS)
