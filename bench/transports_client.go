@@ -292,6 +292,7 @@ type echoTask struct {
 }
 
 func (c *estateClient) echo(ctx context.Context, t echoTask) ([]float64, error) {
+	var conn net.Conn
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(c.servers.Echo))
 	if err != nil {
 		return nil, err
@@ -333,6 +334,7 @@ type blastTask struct {
 }
 
 func (c *estateClient) blast(ctx context.Context, t blastTask) (int, error) {
+	var conn net.Conn
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(c.servers.Sink))
 	if err != nil {
 		return 0, err

@@ -143,11 +143,9 @@ func (r *transportsRun) section(s ScenarioResult) report.Section {
 		}
 	}
 	text := scenarioTexts[s.Scenario]
-	for _, n := range append(slices.Clone(r.c.Networks), loopback) {
-		if n.Name == s.Network {
-			text += " Network: " + n.String() + "."
-			break
-		}
+	all := append(slices.Clone(r.c.Networks), loopback)
+	if at := slices.IndexFunc(all, func(n Network) bool { return n.Name == s.Network }); at >= 0 {
+		text += " Network: " + all[at].String() + "."
 	}
 	return report.Section{Title: s.Scenario + " on " + s.Network, Text: text, Tables: []report.Table{latency, cost}, Plots: []report.Plot{plot}}
 }
