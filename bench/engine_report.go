@@ -170,16 +170,25 @@ func diskPair(m []Measure) string {
 
 // timelines shows how deliveries arrived in the last round of each workload.
 func (r *engineRun) timelines() []report.Plot {
-	plot := report.Plot{Title: "Arrivals at the receiver (last round)", X: "seconds since the phase began", Y: "deliveries/s", Kind: report.Lines}
+	plot := report.Plot{Title: "Arrivals at the receiver (last round)", X: "seconds since the first arrival", Y: "deliveries/s", Kind: report.Lines}
 	for _, name := range []string{"drain", "fan-out", "single", "batch"} {
 		if m := r.of(name); len(m) > 0 {
-			plot.Series = append(plot.Series, report.Line{Name: name, Points: m[len(m)-1].Seen.Timeline})
+			plot.Series = append(plot.Series, report.Line{Name: name, Points: fromZero(m[len(m)-1].Seen.Timeline)})
 		}
 	}
 	if len(plot.Series) == 0 {
 		return nil
 	}
 	return []report.Plot{plot}
+}
+
+// fromZero moves a curve to the left, so that curves can be compared.
+func fromZero(points []stats.Point) []stats.Point {
+	out := slices.Clone(points)
+	for i := range out {
+		out[i].X -= points[0].X
+	}
+	return out
 }
 
 func (r *engineRun) latencies() report.Section {

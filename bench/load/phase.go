@@ -50,7 +50,7 @@ type Seen struct {
 	AfterMark     time.Duration `json:"after_mark,omitempty"`
 	Latency       stats.Latency `json:"latency"`
 	CDF           []stats.Point `json:"cdf"`      // ms, share
-	Timeline      []stats.Point `json:"timeline"` // s since the phase began, deliveries/s
+	Timeline      []stats.Point `json:"timeline"` // s since the phase began, deliveries/s; from the first on
 	Step          time.Duration `json:"step"`
 }
 
@@ -185,6 +185,9 @@ func (p *phase) timeline(last time.Duration) []stats.Point {
 		at := time.Duration(i) * timelineStep
 		if p.begun+at > last {
 			break
+		}
+		if len(out) == 0 && p.steps[i].Load() == 0 {
+			continue // the queue is being filled
 		}
 		out = append(out, stats.Point{X: at.Seconds(), Y: float64(p.steps[i].Load()) / timelineStep.Seconds()})
 	}

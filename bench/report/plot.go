@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -101,9 +102,38 @@ func (p Plot) lines(canvas *plot.Plot) error {
 	}
 	if p.LogX && !math.IsInf(lowest, 1) && canvas.X.Max > lowest {
 		canvas.X.Scale = plot.LogScale{}
-		canvas.X.Tick.Marker = plot.LogTicks{Prec: -1}
+		canvas.X.Tick.Marker = plot.TickerFunc(decades)
+	}
+	if p.Kind == Lines {
+		canvas.Y.Max += headroom * (canvas.Y.Max - canvas.Y.Min)
 	}
 	return nil
+}
+
+// headroom above what is drawn is for the legend.
+const headroom = 0.15
+
+// decades marks every 1, 2 … 9 of a decade and labels 1, 2 and 5, so that a
+// range of less than one decade has labels, too.
+func decades(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	if low <= 0 || high <= low {
+		return ticks
+	}
+	for unit := math.Pow(10, math.Floor(math.Log10(low))); unit <= high; unit *= 10 {
+		for step := 1.0; step < 10; step++ {
+			v := unit * step
+			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+				continue
+			}
+			tick := plot.Tick{Value: v}
+			if step == 1 || step == 2 || step == 5 {
+				tick.Label = strconv.FormatFloat(v, 'g', -1, 64)
+			}
+			ticks = append(ticks, tick)
+		}
+	}
+	return ticks
 }
 
 // drawable drops what cannot be drawn: infinities, and what has no logarithm.
@@ -141,6 +171,8 @@ func (p Plot) bars(canvas *plot.Plot) error {
 		canvas.Legend.Add(s.Name, bars)
 	}
 	canvas.NominalX(p.Labels...)
+	canvas.X.Min, canvas.X.Max = -0.6, float64(len(p.Labels))-0.4
 	canvas.Y.Min = min(0, canvas.Y.Min)
+	canvas.Y.Max += headroom * (canvas.Y.Max - canvas.Y.Min)
 	return nil
 }

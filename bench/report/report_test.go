@@ -144,6 +144,26 @@ func TestDrawingsAreWellFormedWhateverTheNumbers(t *testing.T) {
 	}
 }
 
+func TestALogarithmicAxisHasLabelsInsideOneDecade(t *testing.T) {
+	labels := func(low, high float64) string {
+		var out []string
+		for _, tick := range decades(low, high) {
+			if tick.Label != "" {
+				out = append(out, tick.Label)
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	for _, c := range []struct {
+		low, high float64
+		want      string
+	}{{110, 600, "200 500"}, {0.5, 20, "0.5 1 2 5 10 20"}, {1, 1000, "1 2 5 10 20 50 100 200 500 1000"}, {0, 5, ""}, {3, 3, ""}} {
+		if got := labels(c.low, c.high); got != c.want {
+			t.Errorf("%v to %v: %q, want %q", c.low, c.high, got, c.want)
+		}
+	}
+}
+
 func TestFiguresHaveThreeDigits(t *testing.T) {
 	cases := []struct{ got, want string }{
 		{Number(0), "0.00"}, {Number(0.012345), "0.0123"}, {Number(1.2345), "1.23"}, {Number(12.345), "12.3"},

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/bench/link"
+	"github.com/dispatcher-engine/dispatcher/bench/load"
+	"github.com/dispatcher-engine/dispatcher/bench/report"
+	"github.com/dispatcher-engine/dispatcher/bench/stats"
+)
+
+// rewrite regenerates the goldens; read the diff as a change of the reports.
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// golden compares sections, as Markdown, with a file, and draws their plots.
+func golden(t *testing.T, name string, sections ...report.Section) {
+	t.Helper()
+	rep := &report.Report{Title: "golden", Command: "test", Seed: 1, Started: time.Unix(0, 0), Sections: sections}
+	var b, html bytes.Buffer
+	if err := rep.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := rep.WriteHTML(&html); err != nil {
+		t.Errorf("plots: %v", err)
+	}
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%s differs; run with -rewrite and read the diff. Got:\n%s", name, b.Bytes())
+	}
+}
+
+func latency(p50 float64) stats.Latency {
+	return stats.Latency{N: 2000, Mean: p50, P50: p50, P90: 2 * p50, P99: 3 * p50, Max: 4 * p50}
+}
+
+// measure is a round with figures that follow from its rate.
+func measure(workload string, round, subscribers int, rate float64) Measure {
+	m := Measure{
+		Workload: workload, Round: round, Subscribers: subscribers, Events: 1000, Deliveries: 1000,
+		Floor: FloorRate{Rate: 20_000, Concurrency: 32, CPU: 40}, FloorConn: FloorRate{Rate: 25_000, Concurrency: 16, CPU: 30},
+		Disk: latency(0.4), Ack: latency(1), AcceptRate: rate * 2,
+		Seen: load.Seen{Expected: 1000, Arrived: 1000, Latency: latency(2), CDF: []stats.Point{{X: 1, Y: 0.5}, {X: 8, Y: 1}}, Timeline: []stats.Point{{X: 0, Y: rate}}},
+	}
+	m.timed(1000/rate, 1000)
+	m.compare()
+	m.spend(moment{}, moment{syncs: 20, syncTime: 0.01})
+	m.NodeCPU, m.NodeShare, m.RSS, m.Peak = 100, 0.8, 80<<20, 90<<20
+	return m
+}
+
+func TestEngineReportLooksLikeItsGolden(t *testing.T) {
+	c := EngineQuick()
+	c.Scale = []int{1, 100, 7} // nothing was measured for the last
+	r := &engineRun{c: c.WithDefaults(), fs: "ext4"}
+	for round := 1; round <= 3; round++ {
+		for i, w := range []string{"drain", "fan-out", "single", "batch", "accept", "latency", "hang"} {
+			m := measure(w, round, 100, float64(10_000+1000*i+100*round))
+			if w == "hang" {
+				m.Beside = m.Rate * 1.1
+			}
+			r.measures = append(r.measures, m)
+		}
+		k := measure("kill", round, 100, 1)
+		k.Kill = &Kill{Queued: 2000, Before: 400, Duplicates: round, Ready: 0.2, Back: 0.25, Done: 0.6}
+		r.measures = append(r.measures, k, measure("scale", round, 1, 5000), measure("scale", round, 100, 9000))
+	}
+	golden(t, "engine.md", r.throughput(), r.latencies(), r.isolation(), r.crashes(), r.scaling())
+}
+
+func TestAnEngineReportOfNothingHasNoSections(t *testing.T) {
+	r := &engineRun{c: EngineConfig{}.WithDefaults()}
+	rep := &report.Report{}
+	r.fill(rep)
+	if len(rep.Sections) != 0 {
+		t.Errorf("%+v", rep.Sections)
+	}
+}
+
+func TestStorageReportLooksLikeItsGolden(t *testing.T) {
+	r := &storageRun{c: StorageConfig{Publishers: []int{1, 64}}.WithDefaults(), fs: "ext4"}
+	for _, n := range []int{1, 64} {
+		for round := 1; round <= 2; round++ {
+			rate := float64(n*500 + round)
+			r.data.Publish = append(r.data.Publish, PublishMeasure{
+				Round: round, Publishers: n, Events: 1000, Rate: rate, Raw: 2 * rate, Ratio: 0.5, Syncs: 1 / float64(n), Bytes: 1290, CPU: 50,
+				Latency: latency(2), RawLatency: latency(1), Disk: latency(0.4),
+			})
+		}
+	}
+	m := &BacklogMeasure{
+		Rows: 50_000, Subscribers: 500, FillRate: 40_000, FillPeak: 100 << 20, Cold: OpenMeasure{Open: 2, FirstRow: 2.1, All: 2.2, Found: 500, RSS: 60 << 20},
+		Warm: OpenMeasure{Open: 0.4, FirstRow: 0.41, All: 0.5, Found: 500, RSS: 50 << 20}, Consumed: 20_000, ConsumeRate: 100_000, ConsumePeak: 70 << 20,
+		Before: latency(0.02), After: latency(0.03), Disk: latency(0.4),
+	}
+	golden(t, "storage.md", r.publishSection(), r.backlogSection(m))
+}
+
+func TestSchedReportLooksLikeItsGolden(t *testing.T) {
+	r := &schedRun{c: SchedConfig{}.WithDefaults()}
+	z := &ZipfMeasure{
+		Published: 100_000, Seconds: 10, Offered: 10_000, Attempts: 9900, SettledS: 0.5, PeakFlight: 1000, PeakSlow: 50, PeakActors: 3000, RSS: 300 << 20, CPU: 30,
+		Natures: []NatureMeasure{
+			{Nature: "healthy", Subscribers: 16_000, Offered: 90_000, Delivered: 89_000, Attempts: 89_000, Lateness: latency(1), Jain: 0.999},
+			{Nature: "failing", Subscribers: 300, Offered: 1000, Attempts: 1300, Lateness: latency(1), Jain: 1},
+			{Nature: "slow"},
+		},
+	}
+	c := &ContentionMeasure{Slots: 64, Seconds: 3, Rate: 10_000, JainTenant: 0.9999, JainSubscriber: 0.998, Tenants: []RivalTenant{
+		{Subscribers: 3, Backlog: 20_000, Delivered: 15_000, Jain: 1}, {Subscribers: 64, Backlog: 20_000, Delivered: 15_010, Jain: 0.998},
+	}}
+	golden(t, "sched.md", r.zipfSection(z), r.contentionSection(c))
+	z.SettledS = -1
+	if s := r.zipfSection(z); s.Tables[0].Note == "" {
+		t.Error("it does not say that the rest was not delivered")
+	}
+}
+
+func variantResult(name, protocol, congestion string, n int, ms float64) VariantResult {
+	samples := make([]float64, n)
+	for i := range samples {
+		samples[i] = ms + float64(i%10)
+	}
+	v := VariantResult{Variant: Variant{Name: name, Protocol: protocol, Congestion: congestion}, Duplicates: 1, Wire: link.Counts{
+		TCPUp: link.Count{Packets: 100, Bytes: int64(n) * 3000, Lost: 2}, UDPDown: link.Count{Packets: 50, Bytes: int64(n) * 1000, Overflowed: 1},
+	}, TCPPorts: n, UDPPorts: 1}
+	v.keep(blockResult{
+		Took: samples, Retries: 3, Protocols: map[string]int{"h2": n - 1, "h3": 1}, Handshakes: map[string]int{"h2": n},
+		Broken: map[string]int{"h3": 1}, Causes: map[string]int{"timeout (ambiguous)": 3}, CPU: float64(n) * 1.5,
+	})
+	return v
+}
+
+func TestTransportsReportLooksLikeItsGolden(t *testing.T) {
+	wan := Networks()[1]
+	r := &transportsRun{c: TransportsConfig{Networks: []Network{wan}, Draws: 20}.WithDefaults()}
+	r.data.Checks = []NetworkCheck{
+		{Network: wan, RTT: latency(50), Sent: 3000, Bits: 99e6, Late: latency(0.05)},
+		{Network: Networks()[3], RTT: latency(90), Faults: []string{"a round trip takes 90.0 ms, 50.0 were asked for"}},
+	}
+	for _, n := range []int{fewSamples, 20} {
+		s := ScenarioResult{Scenario: map[int]string{fewSamples: "sporadic", 20: "large"}[n], Network: "wan", Variants: []VariantResult{
+			variantResult("h1", "h1", "cubic", n, 160), variantResult("h2", "h2", "cubic", n, 150), variantResult("h3", "h3", "", n, 100),
+			variantResult("auto", "auto", "cubic", n, 105),
+		}}
+		s.Regrets = r.regrets(s)
+		r.data.Scenarios = append(r.data.Scenarios, s)
+	}
+	golden(t, "transports.md", r.checkSection(), r.overview(), r.section(r.data.Scenarios[0]), r.section(r.data.Scenarios[1]))
+}
