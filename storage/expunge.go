@@ -137,7 +137,7 @@ func (b *building) forgetDedupe(db *pebble.DB, tenant delivery.TenantNum) error 
 // may be published or sent for it any more.
 func (s *Store) DropSubscriber(ctx context.Context, at time.Time, sub delivery.SubscriberNum, reason delivery.Reason) error {
 	for last := false; !last; {
-		err := s.step(ctx, &step{run: func(db *pebble.DB, b *building) error {
+		err := s.step(ctx, &step{alone: true, run: func(db *pebble.DB, b *building) error {
 			if _, ok := b.touched[DeliveryRef{Subscriber: sub}]; ok {
 				return nil // the last step of it is in this batch; look again
 			}
