@@ -287,7 +287,7 @@ func TestEveryPhaseEndsInTime(t *testing.T) {
 			briefly(c)
 			c.Guard.AllowPrivate, c.Guard.Proxy, c.Guard.Resolver = []netip.Prefix{publicRange}, proxy.URL(), names{"hook.example": {publicAddr}}
 		}, time.Minute, delivery.CauseProxy, delivery.SentNever, "deadline"},
-		{"answer, by the attempt", "", nil, 300 * time.Millisecond, delivery.CauseTimeout, delivery.SentAmbiguous, "deadline before an answer"},
+		{"answer, by the attempt", "", nil, 300 * time.Millisecond, delivery.CauseTimeout, delivery.SentAmbiguous, "deadline"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
