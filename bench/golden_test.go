@@ -137,6 +137,7 @@ func variantResult(name, protocol, congestion string, n int, ms float64) Variant
 	v := VariantResult{Variant: Variant{Name: name, Protocol: protocol, Congestion: congestion}, Duplicates: 1, Wire: link.Counts{
 		TCPUp: link.Count{Packets: 100, Bytes: int64(n) * 3000, Lost: 2}, UDPDown: link.Count{Packets: 50, Bytes: int64(n) * 1000, Overflowed: 1},
 	}, TCPPorts: n, UDPPorts: 1}
+	v.Blocks = stats.Spread{Median: ms, Min: ms - 1, Max: ms + 1, N: 3}
 	v.keep(blockResult{
 		Took: samples, Retries: 3, Protocols: map[string]int{"h2": n - 1, "h3": 1}, Handshakes: map[string]int{"h2": n},
 		Broken: map[string]int{"h3": 1}, Causes: map[string]int{"timeout (ambiguous)": 3}, CPU: float64(n) * 1.5,

@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,11 @@ func Networks() []Network {
 		{Name: "bursty", RTT: 50 * time.Millisecond, Bits: 100e6, Loss: 0.02, Burst: 5},
 		{Name: "slow", RTT: 100 * time.Millisecond, Bits: 5e6, Queue: 64 << 10, Jitter: 5 * time.Millisecond},
 	}
+}
+
+// named returns networks by their names.
+func named(names ...string) []Network {
+	return slices.DeleteFunc(Networks(), func(n Network) bool { return !slices.Contains(names, n.Name) })
 }
 
 // loopback stands for no emulation.

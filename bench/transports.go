@@ -27,6 +27,9 @@ type ScenarioResult struct {
 type VariantResult struct {
 	Variant Variant       `json:"variant"`
 	Latency stats.Latency `json:"latency"`
+	// Blocks is the median of each block's median, with the extremes, in ms: how
+	// much the turns differ.
+	Blocks stats.Spread `json:"block_p50_ms"`
 	// Samples are the times to the answer in ms, failed tries included; the same
 	// index of two variants is the same request.
 	Samples    []float64      `json:"samples_ms"`
@@ -180,6 +183,7 @@ func (r *transportsRun) scenario(ctx context.Context, n Network, name string) er
 	}
 	results := make([]VariantResult, len(p.variants))
 	merged := make([]blockResult, len(p.variants))
+	medians := make([][]float64, len(p.variants))
 	for i := range results {
 		results[i].Variant = p.variants[i]
 	}
@@ -200,11 +204,13 @@ func (r *transportsRun) scenario(ctx context.Context, n Network, name string) er
 				return err
 			}
 			merged[v].add(got)
+			medians[v] = append(medians[v], stats.Quantile(stats.Sorted(got.Took), 0.5))
 		}
 		r.progress.say("%s, %s: %d of %d blocks", n.Name, name, i+1, len(p.blocks))
 	}
 	for i := range results {
 		results[i].keep(merged[i])
+		results[i].Blocks = stats.SpreadOf(medians[i])
 	}
 	s := ScenarioResult{Scenario: name, Network: n.Name, Variants: results}
 	s.Regrets = r.regrets(s)

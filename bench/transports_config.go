@@ -17,8 +17,8 @@ type TransportsConfig struct {
 	Run Run
 	// Link is "tun" (emulated) or "loopback" (not emulated). Default tun.
 	Link string
-	// Networks that the link is set to, one after the other. Default: those with a
-	// name.
+	// Networks that the link is set to, one after the other. Default: wan, lossy,
+	// bursty and slow.
 	Networks []Network
 	// Scenarios to run. Default: all.
 	Scenarios []string
@@ -73,9 +73,8 @@ var policies = map[string]delivery.ProtocolPolicy{
 
 // TransportsQuick returns the sizes of the quick preset: a minute or two.
 func TransportsQuick() TransportsConfig {
-	networks := slices.DeleteFunc(Networks(), func(n Network) bool { return n.Name != "wan" && n.Name != "lossy" })
 	return TransportsConfig{
-		Networks: networks, Samples: 200, LargeSamples: 12, Visits: 3, Draws: 200,
+		Networks: named("wan", "lossy"), Samples: 200, LargeSamples: 12, Visits: 3, Draws: 200,
 		Estate: Estate{Endpoints: 60, H3: 0.4, Blocked: 0.1, Dying: 0.05},
 	}
 }
@@ -84,7 +83,7 @@ func TransportsQuick() TransportsConfig {
 func (c TransportsConfig) WithDefaults() TransportsConfig {
 	orDefault(&c.Link, linkTUN)
 	if len(c.Networks) == 0 {
-		c.Networks = Networks()
+		c.Networks = named("wan", "lossy", "bursty", "slow")
 	}
 	if c.Link == linkLoopback {
 		c.Networks = []Network{loopback}

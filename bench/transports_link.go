@@ -86,9 +86,9 @@ func (s *session) join(dir *host.RunDir, name string) (*worker.Worker, *os.File,
 			s.rootless = s.rootless || ns == worker.Unshared
 			return w, device, nil
 		}
-		tail := w.LogTail()
-		w.Kill()
-		errs = append(errs, err, errors.New(tail))
+		// It has ended, or does now; its own words are the better explanation.
+		const patience = 2 * time.Second
+		errs = append(errs, err, w.Stop(patience))
 	}
 	return nil, nil, fmt.Errorf("%w (%w)", ErrNoLink, errors.Join(errs...))
 }

@@ -122,7 +122,7 @@ func regretText(g RegretResult) string {
 
 func (r *transportsRun) section(s ScenarioResult) report.Section {
 	latency := report.Table{Title: "Time to the answer", Columns: []string{
-		"protocol", "requests", "p50 ms", "p90 ms", "p99 ms", "max ms", "failed", "retries", "duplicates", "answered over",
+		"protocol", "requests", "p50 ms", "p50 of the blocks", "p90 ms", "p99 ms", "max ms", "failed", "retries", "duplicates", "answered over",
 	}}
 	cost := report.Table{Title: "What it cost, per request", Columns: []string{
 		"protocol", "handshakes", "failed handshakes", "bytes on the wire", "packets lost", "client CPU ms", "TCP ports opened", "UDP ports used",
@@ -130,7 +130,7 @@ func (r *transportsRun) section(s ScenarioResult) report.Section {
 	plot := report.Plot{Title: fmt.Sprintf("%s, %s", s.Scenario, s.Network), X: "ms to the answer", Y: "share", Kind: report.Steps, LogX: true}
 	for _, v := range s.Variants {
 		latency.Rows = append(latency.Rows, []string{
-			v.Variant.Name, fmt.Sprint(v.Latency.N), report.Number(v.Latency.P50), report.Number(v.Latency.P90), claimed(v.Latency),
+			v.Variant.Name, fmt.Sprint(v.Latency.N), report.Number(v.Latency.P50), report.Range(v.Blocks), report.Number(v.Latency.P90), claimed(v.Latency),
 			report.Number(v.Latency.Max), fmt.Sprint(v.Failed), fmt.Sprint(v.Retries), fmt.Sprint(v.Duplicates), mix(v.Protocols),
 		})
 		cost.Rows = append(cost.Rows, v.costs())

@@ -303,14 +303,15 @@ Elsewhere --link loopback runs the same without emulation.
 Scenarios: ` + strings.Join(bench.TransportsScenarios(), ", ") + `.
 Networks: ` + strings.Join(networkNames(), ", ") + `, or NAME:rtt=50ms,jitter=5ms,loss=2%,burst=5,rate=100M,queue=256K
 (loss, rate and queue count for each direction; burst is the mean number of
-packets lost in a row).`,
+packets lost in a row), or "all". With the default sizes one network takes a
+quarter of an hour and more.`,
 		Example: `  sudo dispatcher bench transports --quick
   sudo dispatcher bench transports --network wan --network lossy --scenarios sporadic,large
   sudo dispatcher bench transports --network 'mine:rtt=80ms,loss=1%,rate=20M' --scenarios large --congestion cubic,bbr
   dispatcher bench transports --link loopback`,
 	}
 	bindTransports(c.Flags(), &given)
-	c.Flags().StringArrayVar(&networks, "network", nil, "network to emulate, repeatable (default: all that have a name)")
+	c.Flags().StringArrayVar(&networks, "network", nil, "network to emulate, repeatable (default wan, lossy, bursty, slow)")
 	c.Flags().BoolVar(&quick, "quick", false, "sizes that take a minute or two; flags given beside it win")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		config := bench.TransportsConfig{}
@@ -322,6 +323,10 @@ packets lost in a row).`,
 			config.Networks = nil
 		}
 		for _, spec := range networks {
+			if spec == "all" {
+				config.Networks = append(config.Networks, bench.Networks()...)
+				continue
+			}
 			n, err := bench.ParseNetwork(spec)
 			if err != nil {
 				return usageError(fmt.Errorf("--network: %w", err))
