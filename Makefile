@@ -13,7 +13,7 @@ BENCH_FLAGS ?= engine
 TEST_FLAGS  ?=
 # Inputs tried per fuzz target. A count and not a duration: until Go 1.27 a
 # duration sometimes ends in a false "context deadline exceeded".
-FUZZ_RUNS   ?= 1000x
+FUZZ_RUNS   ?= 300x
 
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
