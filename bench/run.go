@@ -74,12 +74,9 @@ func (r *Run) begin(title string) (*report.Report, host.Machine) {
 	}, machine
 }
 
-// Write prints a report and writes its files: NAME.json, NAME.md and NAME.html.
+// Write writes a report's files, NAME.json, NAME.md and NAME.html, and prints it.
 // The error is ErrFailed if the report names failures.
 func (r *Run) Write(name string, rep *report.Report, stdout io.Writer) error {
-	if err := rep.WriteMarkdown(stdout); err != nil {
-		return err
-	}
 	if r.JSON != "" {
 		if err := writeFile(r.JSON, rep.WriteJSON); err != nil {
 			return err
@@ -95,6 +92,10 @@ func (r *Run) Write(name string, rep *report.Report, stdout io.Writer) error {
 			}
 		}
 		newProgress(r.Progress).say("reports are in %s", filepath.Join(r.Out, name+".{json,md,html}"))
+	}
+	// Last: whoever reads from a pipe may leave early, and the files are written.
+	if err := rep.WriteMarkdown(stdout); err != nil {
+		return err
 	}
 	if len(rep.Failures) > 0 {
 		return ErrFailed

@@ -52,21 +52,24 @@ func (a *app) prepareRun(c *cobra.Command, run *bench.Run) {
 func repeatable(c *cobra.Command, seed uint64) string {
 	line := []string{c.CommandPath()}
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name == "seed" {
-			return
-		}
-		value := f.Value.String()
+		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
+			values = list.GetSlice()
+			if f.Value.Type() != "stringArray" { // which takes one value at a time
+				values = []string{strings.Join(values, ",")}
+			}
 		}
-		if f.Value.Type() == "bool" && value == "true" {
-			line = append(line, "--"+f.Name)
-			return
+		for _, value := range values {
+			switch {
+			case f.Name == "seed":
+			case f.Value.Type() == "bool" && value == "true":
+				line = append(line, "--"+f.Name)
+			case value == "" || strings.ContainsAny(value, " '\"$\\"):
+				line = append(line, "--"+f.Name+"="+strconv.Quote(value))
+			default:
+				line = append(line, "--"+f.Name+"="+value)
+			}
 		}
-		if strings.ContainsAny(value, " '\"$\\") || value == "" {
-			value = strconv.Quote(value)
-		}
-		line = append(line, "--"+f.Name+"="+value)
 	})
 	return strings.Join(append(line, fmt.Sprintf("--seed=%d", seed)), " ")
 }
