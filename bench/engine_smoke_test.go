@@ -16,7 +16,7 @@ func tinyEngine(t *testing.T) bench.EngineConfig {
 	t.Helper()
 	dir := t.TempDir()
 	return bench.EngineConfig{
-		Run:    bench.Run{Data: filepath.Join(dir, "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
+		Run:    bench.Run{Data: filepath.Join(onDisk(t), "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
 		Rounds: 1, Subscribers: 5, Body: 256, Connections: 4, BatchSize: 10,
 		Backlog: 200, FanOut: 50, Single: 50, Batch: 100, Accept: 50, Rate: 200, LatencyFor: 100 * time.Millisecond,
 		Hang: 50, HangFor: 50 * time.Millisecond, Kill: 1000, Scale: []int{1, 3}, ScaleEvents: 50,

@@ -17,7 +17,7 @@ import (
 // its progress shows a text; nil if it ends because there can be no link here.
 func startBench(t *testing.T, until string, args ...string) (cmd *exec.Cmd, data string) {
 	t.Helper()
-	data = filepath.Join(t.TempDir(), "data")
+	data = filepath.Join(onDisk(t), "data")
 	args = append([]string{"bench"}, append(args, "--data", data, "--out", "")...)
 	cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
 	progress, err := cmd.StderrPipe()

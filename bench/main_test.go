@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/dispatcher-engine/dispatcher/bench/host"
 	"github.com/dispatcher-engine/dispatcher/internal/cli"
 )
 
@@ -25,4 +26,23 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	os.Exit(cli.Run(ctx, "test", os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
+
+// onDisk returns a directory on a disk, which t.TempDir need not be: the
+// benchmarks refuse one in memory.
+func onDisk(t *testing.T) string {
+	t.Helper()
+	for _, parent := range []string{os.TempDir(), "/var/tmp", "."} {
+		if _, err := host.Disk(parent); err != nil {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, "bench-test-") //nolint:usetesting // see above
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return dir
+	}
+	t.Fatal("there is no directory on a disk")
+	return ""
 }

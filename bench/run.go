@@ -30,7 +30,7 @@ type Run struct {
 	// Command is the command line as a report names it.
 	Command string
 	// Progress is told what goes on while it does; nil = nobody.
-	Progress io.Writer
+	Progress io.Writer `json:"-"`
 }
 
 // ErrFailed says that a promise did not hold in a run; the report says which.

@@ -13,7 +13,7 @@ func TestStorageMeasuresPublishesAndABacklogEndToEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := bench.StorageConfig{
-		Run:    bench.Run{Data: filepath.Join(dir, "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
+		Run:    bench.Run{Data: filepath.Join(onDisk(t), "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
 		Rounds: 1, Publishers: []int{1, 3}, Events: 40, Rows: 500, Subscribers: 20, FanOut: 3, Consume: 300, Reads: 30, Writers: 2,
 	}
 	rep, err := bench.Storage(t.Context(), c)

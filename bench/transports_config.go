@@ -41,10 +41,10 @@ type TransportsConfig struct {
 	BurstSize int
 	// SteadyRate in requests a second. Default 100.
 	SteadyRate float64
-	// Estate of the mixed scenario. Default 1,000 endpoints: 40 % with working
+	// Estate of the mixed scenario. Default 2,000 endpoints: 40 % with working
 	// HTTP/3, 10 % with UDP blocked, 5 % that die after the handshake.
 	Estate Estate
-	// Visits of each endpoint of the estate. Default 4.
+	// Visits of each endpoint of the estate. Default 3.
 	Visits int
 	// Tries of one request before it counts as failed. Default 3.
 	Tries int
@@ -101,8 +101,8 @@ func (c TransportsConfig) WithDefaults() TransportsConfig {
 	orDefault(&c.Parallel, 8)
 	orDefault(&c.BurstSize, 100)
 	orDefault(&c.SteadyRate, 100)
-	orDefault(&c.Estate, Estate{Endpoints: 1000, H3: 0.4, Blocked: 0.1, Dying: 0.05})
-	orDefault(&c.Visits, 4)
+	orDefault(&c.Estate, Estate{Endpoints: 2000, H3: 0.4, Blocked: 0.1, Dying: 0.05})
+	orDefault(&c.Visits, 3)
 	orDefault(&c.Tries, 3)
 	orDefault(&c.Timeout, 5*time.Second)
 	orDefault(&c.Draws, 1000)

@@ -19,7 +19,7 @@ func tinyTransports(t *testing.T, link string) bench.TransportsConfig {
 		t.Fatal(err)
 	}
 	return bench.TransportsConfig{
-		Run:  bench.Run{Data: filepath.Join(dir, "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
+		Run:  bench.Run{Data: filepath.Join(onDisk(t), "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
 		Link: link, Networks: []bench.Network{tiny}, Samples: 6, LargeSamples: 2, BurstSize: 3, SteadyRate: 200, LargeBody: 20 << 10,
 		Estate: bench.Estate{Endpoints: 6, H3: 0.5, Blocked: 0.2}, Visits: 2, Draws: 10, Timeout: 10 * time.Second,
 	}
