@@ -94,6 +94,15 @@ func text(measures []Measure, figure func(Measure) float64) string {
 	return report.Range(spreadOf(measures, figure))
 }
 
+// acceptText is the rate of acknowledgements, if anything was published.
+func acceptText(measures []Measure) string {
+	s := spreadOf(measures, func(m Measure) float64 { return m.AcceptRate })
+	if s.Max == 0 {
+		return "-"
+	}
+	return report.Range(s)
+}
+
 func rateOf(m Measure) float64      { return m.Rate }
 func ratioOf(m Measure) float64     { return m.Ratio }
 func ratioConnOf(m Measure) float64 { return m.RatioConn }
@@ -122,7 +131,7 @@ func (r *engineRun) throughput() report.Section {
 		fmt.Fprintf(about, "%s: %s. ", w.name, w.about)
 		table.Rows = append(table.Rows, []string{
 			w.name, text(m, rateOf), text(m, func(m Measure) float64 { return m.Floor.Rate }), text(m, ratioOf), text(m, ratioConnOf),
-			text(m, func(m Measure) float64 { return m.AcceptRate }), text(m, cpuOf),
+			acceptText(m), text(m, cpuOf),
 			report.Number(spreadOf(m, func(m Measure) float64 { return m.NodeShare }).Median),
 			megabytes(m, func(m Measure) int64 { return m.Peak }), text(m, syncsOf), diskPair(m),
 		})
