@@ -28,11 +28,14 @@ func TestMain(m *testing.M) {
 	os.Exit(cli.Run(ctx, "test", os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
+// places are tried for a directory on a disk, in this order.
+var places = []string{os.TempDir(), "/var/tmp", "."}
+
 // onDisk returns a directory on a disk, which t.TempDir need not be: the
 // benchmarks refuse one in memory.
 func onDisk(t *testing.T) string {
 	t.Helper()
-	for _, parent := range []string{os.TempDir(), "/var/tmp", "."} {
+	for _, parent := range places {
 		if _, err := host.Disk(parent); err != nil {
 			continue
 		}
