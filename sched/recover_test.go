@@ -182,6 +182,31 @@ func TestStopIsBoundedWhenASenderIgnoresIt(t *testing.T) {
 	})
 }
 
+// The context may leave less than DrainFor: an attempt that hangs is interrupted
+// early enough to be recorded.
+func TestStopInterruptsEarlyEnoughToRecordIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.DrainFor = time.Hour })
+		r.sub(1, nil)
+		r.send.setAnswer(func(c call) delivery.Result { return hang(c, time.Hour, status(200)) })
+		e := r.publish("e", "", 1)
+		settle(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := r.s.Stop(ctx); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if took := time.Since(begin); took < 3*time.Second || took >= 4*time.Second {
+			t.Errorf("stop took %s, want three quarters of the 4 s and the commit", took)
+		}
+		r.send.setAnswer(func(call) delivery.Result { return status(200) })
+		r.start()
+		settle(time.Second) // no backoff: an interruption is nobody's failure
+		r.wantEnded(e, 1, delivery.NextDelivered)
+	})
+}
+
 func TestStartAndStopAreIdempotent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

@@ -9,8 +9,8 @@ import (
 )
 
 // Stop ends everything, in this order: nothing new starts; attempts in flight
-// have Config.DrainFor to end by themselves and are then interrupted, which
-// costs them no attempt; leases of rows that were not sent are taken back; all
+// have Config.DrainFor, but no more than three quarters of what ctx leaves, to
+// end by themselves and are then interrupted, which costs them no attempt; leases of rows that were not sent are taken back; all
 // outcomes become durable. It returns when that is done, or an error when ctx
 // ends first: what is in flight then is found as "may have been sent" by the
 // next start. Calling it again waits for the first call.
@@ -56,11 +56,11 @@ func (s *Scheduler) Stop(ctx context.Context) error {
 // too long.
 func (s *Scheduler) drain(ctx context.Context) error {
 	drained := s.dispatch.stop()
-	patience := time.NewTimer(max(0, s.cfg.DrainFor))
-	defer patience.Stop()
+	timer := time.NewTimer(patience(ctx, s.cfg.DrainFor))
+	defer timer.Stop()
 	select {
 	case <-drained:
-	case <-patience.C:
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 	s.interrupt(errStopping)
@@ -70,6 +70,16 @@ func (s *Scheduler) drain(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("sched stop: %d attempts did not end: %w", s.dispatch.total(), ctx.Err())
 	}
+}
+
+// patience returns how long attempts may go on. An interruption has to be
+// recorded, so a part of the time is kept for that: an outcome that is not known
+// to the next start would have to count as one that may have been sent.
+func patience(ctx context.Context, most time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(deadline)*3/4)
+	}
+	return max(0, most)
 }
 
 // handBack gives the queue what an actor still has: outcomes whose commit had

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -41,6 +42,7 @@ type Server struct {
 	logger  *slog.Logger
 	api     huma.API
 	handler http.Handler
+	drained atomic.Bool
 }
 
 // New makes the API of a node.
@@ -65,6 +67,10 @@ func New(node Node, config Config) (*Server, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Drain makes GET /readyz answer 503 from now on, for a node that is about to
+// stop. Everything else goes on: balancers notice only at their next look.
+func (s *Server) Drain() { s.drained.Store(true) }
 
 func (s *Server) routes() http.Handler {
 	private := http.NewServeMux()
@@ -109,6 +115,8 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(s.api.OpenAPI())
 }
 
+var errDrained = errors.New("the node is stopping")
+
 // healthz says that the process runs; it never depends on the store.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.node.Version()})
@@ -116,7 +124,11 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 
 // readyz says whether publishes are accepted, and why not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if err := s.node.Ready(); err != nil {
+	err := s.node.Ready()
+	if s.drained.Load() {
+		err = errDrained
+	}
+	if err != nil {
 		p := newProblem(http.StatusServiceUnavailable, err.Error())
 		p.retryAfter = defaultRetryAfter
 		writeProblem(w, r, p)

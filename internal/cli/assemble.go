@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -117,7 +118,7 @@ func ingressConfig(c *config.Config) *ingress.Config {
 func schedConfig(c *config.Config) sched.Config {
 	return sched.Config{
 		MaxInFlight: c.Limits.InFlight, MaxSlow: c.Limits.SlowInFlight, SlowAfter: c.Limits.SlowAfter,
-		PayloadBytes: int64(c.Limits.PayloadMemory),
+		PayloadBytes: int64(c.Limits.PayloadMemory), DrainFor: cmp.Or(c.ShutdownTimeout, -1),
 		Breaker: sched.BreakerPolicy{
 			Consecutive: c.Breaker.Failures, Window: c.Breaker.Window, OpenFor: c.Breaker.OpenFor, OpenMax: c.Breaker.OpenMax,
 		},

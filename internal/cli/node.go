@@ -35,6 +35,7 @@ type nodeConfig struct {
 // node is a running node: an engine behind its HTTP API.
 type node struct {
 	engine    *engine.Engine
+	api       *api.Server
 	server    *http.Server
 	metrics   *http.Server // nil without an address of its own
 	addr      net.Addr
@@ -89,8 +90,8 @@ func (n *node) equip(ctx context.Context, config nodeConfig, listener net.Listen
 	}
 	limits := config.limits
 	limits.Tokens, limits.Logger = []string{n.token}, config.logger
-	handler, err := api.New(n.engine, limits)
-	if err != nil {
+	var err error
+	if n.api, err = api.New(n.engine, limits); err != nil {
 		return err
 	}
 	if own, err := netip.ParseAddrPort(listener.Addr().String()); err == nil {
@@ -99,7 +100,7 @@ func (n *node) equip(ctx context.Context, config nodeConfig, listener net.Listen
 		}
 	}
 	n.server = &http.Server{
-		Handler:           handler,
+		Handler:           n.api,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       5 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
@@ -128,9 +129,27 @@ func (n *node) serveMetrics(ctx context.Context, config nodeConfig) error {
 // url returns the API's address as a URL.
 func (n *node) url() string { return "http://" + n.addr.String() }
 
-// stop ends the API first, so that no publish is cut off, then the engine.
+// drain says on /readyz that the node is about to stop, and gives balancers the
+// time to notice. A node that fails meanwhile ends the wait.
+func (n *node) drain(delay time.Duration) error {
+	n.api.Drain()
+	select {
+	case <-time.After(delay):
+		return nil
+	case err := <-n.failed:
+		return err
+	}
+}
+
+// stop ends the API first, so that no publish is cut off, then the engine. A
+// client that never ends its request gets a quarter of the time.
 func (n *node) stop(ctx context.Context) error {
-	err := n.server.Shutdown(ctx)
+	patience, cancel := ctx, context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		patience, cancel = context.WithTimeout(ctx, time.Until(deadline)/4)
+	}
+	err := n.server.Shutdown(patience)
+	cancel()
 	if err != nil {
 		err = errors.Join(err, n.server.Close())
 	}

@@ -91,7 +91,7 @@ func (a *app) talkCommands() []*cobra.Command {
 }
 
 func (a *app) toolCommands() []*cobra.Command {
-	return []*cobra.Command{a.receive(), a.doctor(), a.bench(), a.sign(), a.verify(), a.versionCommand()}
+	return []*cobra.Command{a.receive(), a.healthcheck(), a.doctor(), a.bench(), a.sign(), a.verify(), a.versionCommand()}
 }
 
 func (a *app) versionCommand() *cobra.Command {

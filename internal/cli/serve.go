@@ -25,8 +25,8 @@ func (a *app) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Run a node", Args: noArgs,
 		Long: `serve opens the store in the data directory, delivers what is pending, and serves
-the HTTP API until SIGTERM or Ctrl-C. Then it stops without costing any delivery
-an attempt.
+the HTTP API until SIGTERM or Ctrl-C. Then /readyz answers 503, and after
+shutdown_delay the node stops, without costing any delivery an attempt.
 
 Every setting can stand in a file (--config), in the environment
 (DISPATCHER_ and the setting's path in upper case) or in a flag; flags win over
@@ -80,7 +80,8 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
 	var failed error
 	select {
 	case <-ctx.Done():
-		logger.Info("stopping", "timeout", loaded.ShutdownTimeout)
+		logger.Info("stopping", "delay", loaded.ShutdownDelay, "timeout", loaded.ShutdownTimeout)
+		failed = n.drain(loaded.ShutdownDelay)
 	case failed = <-n.failed:
 	}
 	return errors.Join(failed, stopWithin(ctx, n, loaded.ShutdownTimeout))

@@ -38,7 +38,10 @@ type Config struct {
 	HTTP3Hosts []string
 	// HTTP3Ports may be used by alternatives. Default: none.
 	HTTP3Ports []uint16
-	// ShutdownTimeout bounds a stop. Default: 30 s.
+	// ShutdownDelay is how long a node that will stop says so on /readyz and goes
+	// on as before. Default: 1 s.
+	ShutdownDelay time.Duration
+	// ShutdownTimeout bounds the stop after it. Default: 30 s.
 	ShutdownTimeout time.Duration
 
 	// Log says what is logged, and how.
@@ -197,11 +200,11 @@ type Qlog struct {
 func Default() *Config {
 	return &Config{
 		Data: "data", Node: "node", Listen: "127.0.0.1:8080", IngressListen: "127.0.0.1:8081",
-		ShutdownTimeout: 30 * time.Second,
-		Log:             Log{Level: "info", Format: "text"},
-		API:             API{MaxPayload: 25 * MiB, MaxBatch: 64 * MiB},
-		Limits:          Limits{InFlight: 8192, SlowAfter: 2 * time.Second, PerSubscriber: 8, PayloadMemory: 64 * MiB},
-		Connections:     Connections{TCPPerOrigin: 16, QUICPerOrigin: 4, IdleTCP: 4000, IdleQUIC: 2000},
+		ShutdownDelay: time.Second, ShutdownTimeout: 30 * time.Second,
+		Log:         Log{Level: "info", Format: "text"},
+		API:         API{MaxPayload: 25 * MiB, MaxBatch: 64 * MiB},
+		Limits:      Limits{InFlight: 8192, SlowAfter: 2 * time.Second, PerSubscriber: 8, PayloadMemory: 64 * MiB},
+		Connections: Connections{TCPPerOrigin: 16, QUICPerOrigin: 4, IdleTCP: 4000, IdleQUIC: 2000},
 		Timeouts: Timeouts{
 			Attempt: 15 * time.Second, Dial: 10 * time.Second, QUICHandshake: 3 * time.Second,
 			IdleTCP: time.Minute, IdleQUIC: 20 * time.Second,

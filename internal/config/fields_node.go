@@ -33,8 +33,12 @@ func (c *Config) nodeFields() []*field {
 			doc: "Token of the API. Without one, a node makes its own and keeps it in api-token in\nthe data directory. Better than here it is in the environment, or in a file that\napi_token_file names.",
 		},
 		{
+			path: "shutdown_delay", value: durationValue(&c.ShutdownDelay, 0, 10*time.Minute),
+			doc: "How long /readyz answers 503 before a stop begins, so that load balancers send\nno more. Everything else is served meanwhile.",
+		},
+		{
 			path: "shutdown_timeout", value: durationValue(&c.ShutdownTimeout, 0, time.Hour), common: true,
-			doc: "How long a stop may take. Attempts in flight get most of it; what is cut off\ncosts no attempt and goes out again after the next start.",
+			doc: "How long a stop may take after shutdown_delay. Attempts in flight get most of it;\nwhat is cut off costs no attempt and goes out again after the next start.",
 		},
 	}
 }
