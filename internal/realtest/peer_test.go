@@ -18,6 +18,7 @@ import (
 
 // peer is a Node.js process that answers for the libraries (node/peer.mjs).
 type peer struct {
+	dir string // where the libraries are installed
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
@@ -30,6 +31,7 @@ type request struct {
 	ID      string            `json:"id,omitempty"`
 	Now     int64             `json:"now"`
 	Headers map[string]string `json:"headers,omitempty"`
+	URL     string            `json:"url,omitempty"`
 	Body    []byte            `json:"body"`
 }
 
@@ -38,6 +40,7 @@ type answer struct {
 	OK      bool              `json:"ok"`
 	Error   string            `json:"error"`
 	Headers map[string]string `json:"headers"`
+	URL     string            `json:"url"`
 }
 
 // start runs the peer until the test ends.
@@ -67,7 +70,7 @@ func start(t *testing.T) *peer {
 	})
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
-	return &peer{in: in, out: lines}
+	return &peer{dir: dir, in: in, out: lines}
 }
 
 // ask sends one request and waits for its answer.

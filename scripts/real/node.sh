@@ -10,7 +10,7 @@ tests=TestRealLibrary
 start() {
   mkdir "$scratch/node" &&
     cp internal/realtest/node/* "$scratch/node/" &&
-    timeout 120 npm --prefix "$scratch/node" ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+    timeout 240 npm --prefix "$scratch/node" ci --ignore-scripts --no-audit --no-fund --loglevel=error \
       >"$scratch/npm.log" 2>&1 &&
     export DISPATCHER_REAL_NODE=$scratch/node
 }
