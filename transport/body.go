@@ -18,6 +18,11 @@ var excerpts = sync.Pool{New: func() any { return new([maxBodyExcerpt]byte) }}
 // readBody reads the answer's body as far as it is kept, within ctx. The outcome
 // was decided at the headers, so nothing here is an error of the exchange.
 func (l *link) readBody(ctx context.Context, got *answer, out *delivery.Response) fate {
+	if got.body != nil {
+		out.Body = got.body
+		got.finish(true)
+		return keepLink
+	}
 	body := got.resp.Body
 	if got.resp.StatusCode == http.StatusSwitchingProtocols {
 		got.finish(false) // nobody asked for it, and its body is the raw connection

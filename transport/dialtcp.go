@@ -20,8 +20,8 @@ const (
 	protoHTTP3 = "h3"
 )
 
-// tcpDialer makes connections over TCP. One http.Transport serves all of them:
-// it holds no connection, only settings, and is handed each connection through
+// tcpDialer makes connections over TCP. One http.Transport serves those of
+// HTTP/2: it holds no connection, only settings, and is handed each connection through
 // the context of its NewClientConn.
 type tcpDialer struct {
 	t     *Transport
@@ -40,7 +40,6 @@ func newTCPDialer(t *Transport) *tcpDialer {
 		return conn, nil
 	}
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	return &tcpDialer{t: t, stack: &http.Transport{
 		DialContext:            take,
@@ -154,7 +153,8 @@ func (d *tcpDialer) finish(ctx context.Context, a *tcpAttempt, raw *rawConn) (*l
 	l := &link{pool: d.t.pool, route: a.ep.Route}
 	if a.ep.Route.Origin.Scheme == "http" {
 		a.phase = phaseConnect
-		return l, d.startHTTP1(ctx, a, l, raw, raw)
+		d.startHTTP1(a, l, raw, raw)
+		return l, nil
 	}
 	a.phase = phaseTLS
 	started := time.Now()
@@ -169,7 +169,8 @@ func (d *tcpDialer) finish(ctx context.Context, a *tcpAttempt, raw *rawConn) (*l
 	case got == protoHTTP2 && a.protocol != delivery.ProtocolHTTP1:
 		return l, d.startHTTP2(ctx, a, l, raw, conn)
 	case (got == protoHTTP1 || got == "") && a.protocol != delivery.ProtocolHTTP2:
-		return l, d.startHTTP1(ctx, a, l, raw, conn)
+		d.startHTTP1(a, l, raw, conn)
+		return l, nil
 	default:
 		return nil, fmt.Errorf("the peer chose %q by ALPN, %v was asked for", got, a.protocol)
 	}
@@ -194,16 +195,11 @@ func (d *tcpDialer) handshake(ctx context.Context, a *tcpAttempt, raw *rawConn) 
 	return conn, nil
 }
 
-func (d *tcpDialer) startHTTP1(ctx context.Context, a *tcpAttempt, l *link, raw *rawConn, conn net.Conn) error {
-	gate := &gateConn{Conn: conn, raw: raw}
-	client, err := d.newClientConn(ctx, a, gate)
-	if err != nil {
-		return err
-	}
-	l.proto, l.hs, l.resumed, l.limit = delivery.ProtocolHTTP1, a.hs, a.resumed, 1
-	l.wire = &http1Wire{link: l, conn: client, gate: gate, connect: a.hs.Connect}
+func (d *tcpDialer) startHTTP1(a *tcpAttempt, l *link, raw *rawConn, conn net.Conn) {
+	wire := newHTTP1Wire(l, conn, raw, a.hs.Connect, d.t.cfg.MaxResponseHeaderBytes)
+	l.proto, l.hs, l.resumed, l.limit, l.wire = delivery.ProtocolHTTP1, a.hs, a.resumed, 1, wire
 	raw.whenClosed(func() { d.t.pool.gone(l) })
-	return nil
+	wire.start()
 }
 
 func (d *tcpDialer) startHTTP2(ctx context.Context, a *tcpAttempt, l *link, raw *rawConn, conn *tls.Conn) error {

@@ -100,6 +100,8 @@ func (ex *exchange) got1xx(int, textproto.MIMEHeader) error {
 // answer is a response whose headers were seen.
 type answer struct {
 	resp *http.Response
+	// body is the whole body if it came along, else it is read from resp.
+	body []byte
 	// finish gives back what the answer holds. done = the body was read to its
 	// end.
 	finish func(done bool)

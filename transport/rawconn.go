@@ -59,26 +59,3 @@ func lastAlert(conn net.Conn) error {
 	}
 	return nil
 }
-
-// gateConn is what the HTTP/1.1 stack writes to: the TLS connection, or the raw
-// one for http. HTTP/1.1 carries one request at a time, so every byte that is
-// written belongs to the current one, and whether a byte left is known exactly.
-type gateConn struct {
-	net.Conn
-	raw     *rawConn
-	current atomic.Pointer[exchange]
-}
-
-// Write implements net.Conn.
-func (c *gateConn) Write(p []byte) (int, error) {
-	if ex := c.current.Load(); ex != nil && !ex.beginWrite() {
-		return 0, errSealed
-	}
-	return c.Conn.Write(p)
-}
-
-// Close implements net.Conn. It closes the raw connection without a TLS
-// close_notify: that can wait seconds for a peer that does not read, and the
-// stack holds a lock meanwhile. A request's end is told by its length, so the
-// peer loses nothing.
-func (c *gateConn) Close() error { return c.raw.Close() }

@@ -108,13 +108,8 @@ func (ex *exchange) httpRequest(ctx context.Context, l *link) (*http.Request, er
 // requestURL keeps the target byte for byte as it was registered: an opaque URL
 // is sent as it is, where a parsed one would be encoded anew.
 func requestURL(origin delivery.Origin, target string) (*url.URL, error) {
-	if target == "" || target[0] != '/' {
-		return nil, errors.New("request target does not begin with a slash")
-	}
-	for i := range len(target) {
-		if c := target[i]; c <= ' ' || c == 0x7f {
-			return nil, errors.New("request target contains a space or control character")
-		}
+	if err := checkTarget(target); err != nil {
+		return nil, err
 	}
 	u := &url.URL{Scheme: origin.Scheme, Host: origin.Authority(), Opaque: target}
 	if strings.HasPrefix(target, "//") {
@@ -127,6 +122,19 @@ func requestURL(origin delivery.Origin, target string) (*url.URL, error) {
 		u.ForceQuery = parsed.ForceQuery
 	}
 	return u, nil
+}
+
+// checkTarget refuses what is no request target in origin form.
+func checkTarget(target string) error {
+	if target == "" || target[0] != '/' {
+		return errors.New("request target does not begin with a slash")
+	}
+	for i := range len(target) {
+		if c := target[i]; c <= ' ' || c == 0x7f {
+			return errors.New("request target contains a space or control character")
+		}
+	}
+	return nil
 }
 
 // invalidRequest looks for what a protocol stack refuses to encode. It is asked

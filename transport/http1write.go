@@ -1,0 +1,171 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// headBuffers holds what requests are put together in; pieces holds what large
+// bodies are copied through.
+var (
+	headBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+	pieces      = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+)
+
+// maxPooledHead keeps a request with large headers from staying in the pool.
+const maxPooledHead = 2 * oneWrite
+
+func takeHead() *[]byte { return headBuffers.Get().(*[]byte) } //nolint:errcheck // the pool holds nothing else
+
+func giveHead(b *[]byte) {
+	if cap(*b) <= maxPooledHead {
+		headBuffers.Put(b)
+	}
+}
+
+// appendHead appends the request line and headers (RFC 9112 section 3), with the
+// names in order so that the same request is always the same bytes.
+func appendHead(b []byte, ex *exchange) ([]byte, error) {
+	if err := checkTarget(ex.req.Path); err != nil {
+		return nil, err
+	}
+	if !httpguts.ValidHostHeader(ex.req.Host) {
+		return nil, errors.New("host is not valid")
+	}
+	b = append(b, "POST "...)
+	b = append(b, ex.req.Path...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, ex.req.Host...)
+	b = append(b, "\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, ex.req.Length, 10)
+	b = append(b, "\r\n"...)
+	var room [24]string
+	names := room[:0]
+	for name := range ex.header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		var err error
+		if b, err = appendField(b, name, ex.header[name]); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, "\r\n"...), nil
+}
+
+// appendField appends the lines of one header field. An empty User-Agent means
+// none, as it does to net/http.
+func appendField(b []byte, name string, values []string) ([]byte, error) {
+	switch name {
+	case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
+		return b, nil
+	case "User-Agent":
+		if len(values) == 1 && values[0] == "" {
+			return b, nil
+		}
+	}
+	if !httpguts.ValidHeaderFieldName(name) {
+		return nil, fmt.Errorf("header name %q is not valid", name)
+	}
+	for _, value := range values {
+		if !httpguts.ValidHeaderFieldValue(value) {
+			return nil, fmt.Errorf("value of header %s is not valid", name) // it may be a secret
+		}
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = append(b, value...)
+		b = append(b, "\r\n"...)
+	}
+	return b, nil
+}
+
+// writing is a request that is being written, or was.
+type writing struct {
+	done chan error // nil = it was written, with err
+	err  error
+}
+
+// wait returns what became of the write. After an answer the rest of the request
+// has a moment left; when the connection has ended, so does the write.
+func (w *writing) wait(ended bool) error {
+	if w.done == nil {
+		return w.err
+	}
+	if ended {
+		return <-w.done
+	}
+	select {
+	case err := <-w.done:
+		return err
+	default:
+	}
+	timer := time.NewTimer(writeGrace)
+	defer timer.Stop()
+	select {
+	case err := <-w.done:
+		return err
+	case <-timer.C:
+		return errors.New("the peer answered before it had read the request")
+	}
+}
+
+// write writes the request. It does not wait for a large one: the peer may answer
+// before it has read it. The head is given away.
+func (w *http1Wire) write(ex *exchange, head *[]byte) writing {
+	body := ex.req.Body
+	if ex.req.Open == nil && len(body) <= oneWrite {
+		*head = append(*head, body...)
+		ex.body.sent.Store(ex.req.Length)
+		return writing{err: w.writeAll(ex, head, nil)}
+	}
+	done := make(chan error, 1)
+	go func() { done <- w.writeAll(ex, head, &ex.body) }()
+	return writing{done: done}
+}
+
+// writeAll writes the head and then the body, after the last look at the lease.
+// If it fails, an answer may still be on its way for a moment, but only if
+// something was written.
+func (w *http1Wire) writeAll(ex *exchange, head *[]byte, body io.Reader) error {
+	defer giveHead(head)
+	if !ex.beginWrite() {
+		w.close()
+		return errSealed
+	}
+	_, err := w.conn.Write(*head)
+	if err == nil && body != nil {
+		err = w.writeBody(body)
+	}
+	if err != nil {
+		_ = w.raw.SetReadDeadline(time.Now().Add(answerGrace)) // fails only on a closed connection
+	}
+	return err
+}
+
+func (w *http1Wire) writeBody(body io.Reader) error {
+	piece := pieces.Get().(*[64 << 10]byte) //nolint:errcheck // the pool holds nothing else
+	defer pieces.Put(piece)
+	for {
+		n, err := body.Read(piece[:])
+		if n > 0 {
+			if _, err := w.conn.Write(piece[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			w.close() // the peer must not take half a request for a whole one
+			return err
+		}
+	}
+}
