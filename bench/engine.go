@@ -9,11 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dispatcher-engine/dispatcher/bench/host"
 	"github.com/dispatcher-engine/dispatcher/bench/load"
 	"github.com/dispatcher-engine/dispatcher/bench/report"
-	"github.com/dispatcher-engine/dispatcher/bench/worker"
-	"github.com/dispatcher-engine/dispatcher/signing"
 )
 
 // Engine measures a node: durable publish, signed delivery, 2xx. Node, load
@@ -25,7 +22,7 @@ func Engine(ctx context.Context, c EngineConfig) (*report.Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("bench engine: %w", err)
 	}
-	r := &engineRun{c: c, progress: newProgress(c.Run.Progress), best: map[load.Stack][]int{}}
+	r := &engineRun{c: c, stage: newStage(c.Run, c.NodeConfig), best: map[load.Stack][]int{}}
 	rep, _ := c.Run.begin("dispatcher bench engine")
 	err := r.open()
 	if err == nil {
@@ -42,73 +39,21 @@ func Engine(ctx context.Context, c EngineConfig) (*report.Report, error) {
 
 // engineRun is one run of [Engine].
 type engineRun struct {
+	stage
 	c        EngineConfig
-	progress *progress
-	dir      *host.RunDir
-	fs       string
-	receiver *worker.Worker
-	load     *worker.Worker
-	origins  []string // of the healthy subscribers
-	hangs    string   // origin of the one that hangs
-	secret   string
-	nodes    int                  // data directories so far
+	hangs    string               // origin of the one that hangs
 	best     map[load.Stack][]int // concurrencies, best first
 	measures []Measure
-	failures []string
-	doubts   []string
 }
 
 // open makes directory and processes, and looks at the disk.
 func (r *engineRun) open() error {
-	var err error
-	if r.dir, err = r.c.Run.open(r.progress); err != nil {
-		return err
-	}
-	if r.fs, err = host.Disk(r.dir.Path); err != nil {
-		return err
-	}
-	secret, err := signing.GenerateSecret(signing.Standard)
+	all, err := r.stage.open(r.c.Origins + 1)
 	if err != nil {
-		return err
-	}
-	r.secret = secret.Reveal()
-	start := func(name string, args ...string) (*worker.Worker, error) {
-		return worker.StartWorker(worker.Command{
-			Name: name, Args: append([]string{"bench", "worker"}, args...), Cores: r.c.Run.Cores, Log: r.dir.Join(name + ".log"),
-		})
-	}
-	if r.receiver, err = start("receiver", "receiver", strconv.Itoa(r.c.Origins+1)); err != nil {
-		return err
-	}
-	if r.load, err = start("load", "load"); err != nil {
-		return err
-	}
-	var all []string
-	if err := r.receiver.Call(context.Background(), "origins", nil, &all); err != nil {
 		return err
 	}
 	r.origins, r.hangs = all[:r.c.Origins], all[r.c.Origins]
 	return nil
-}
-
-func (r *engineRun) close() error {
-	const patience = 10 * time.Second
-	var errs []error
-	for _, w := range []*worker.Worker{r.load, r.receiver} {
-		if w != nil {
-			errs = append(errs, w.Stop(patience))
-		}
-	}
-	if r.dir != nil {
-		errs = append(errs, r.dir.Remove())
-	}
-	return errors.Join(errs...)
-}
-
-func (r *engineRun) fail(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	r.failures = append(r.failures, text)
-	r.progress.say("FAILED: %s", text)
 }
 
 func (r *engineRun) wants(name string) bool { return slices.Contains(r.c.Workloads, name) }
@@ -161,13 +106,6 @@ func (r *engineRun) turns(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// newData returns a fresh data directory for a node.
-func (r *engineRun) newData() nodeSpec {
-	r.nodes++
-	name := "node" + strconv.Itoa(r.nodes)
-	return nodeSpec{data: r.dir.Join(name), log: r.dir.Join(name + ".log"), config: r.c.NodeConfig, cores: r.c.Run.Cores}
 }
 
 // withNode starts a node with subscribers, warms it up, and stops it in the

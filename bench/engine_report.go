@@ -61,8 +61,8 @@ func (r *engineRun) facts() []report.Fact {
 }
 
 func (r *engineRun) diskText() string {
-	p50 := spreadOf(r.measures, func(m Measure) float64 { return m.Disk.P50 })
-	p99 := spreadOf(r.measures, func(m Measure) float64 { return m.Disk.P99 })
+	p50 := spread(r.measures, func(m Measure) float64 { return m.Disk.P50 })
+	p99 := spread(r.measures, func(m Measure) float64 { return m.Disk.P99 })
 	return fmt.Sprintf("p50 %s ms, p99 %s ms (over %d probes)", report.Range(p50), report.Range(p99), p50.N)
 }
 
@@ -70,7 +70,7 @@ func (r *engineRun) diskText() string {
 func (r *engineRun) warnings() []string {
 	out := slices.Clone(r.doubts)
 	const noDisk = 0.02 // ms; no medium is that fast
-	if p50 := spreadOf(r.measures, func(m Measure) float64 { return m.Disk.P50 }); p50.N > 0 && p50.Median < noDisk {
+	if p50 := spread(r.measures, func(m Measure) float64 { return m.Disk.P50 }); p50.N > 0 && p50.Median < noDisk {
 		out = append(out, fmt.Sprintf("a sync takes %s ms: something below answers before the data is safe", report.Number(p50.Median)))
 	}
 	if r.c.Rounds < 3 {
@@ -91,12 +91,12 @@ func (r *engineRun) of(name string) []Measure {
 }
 
 func text(measures []Measure, figure func(Measure) float64) string {
-	return report.Range(spreadOf(measures, figure))
+	return report.Range(spread(measures, figure))
 }
 
 // acceptText is the rate of acknowledgements, if anything was published.
 func acceptText(measures []Measure) string {
-	s := spreadOf(measures, func(m Measure) float64 { return m.AcceptRate })
+	s := spread(measures, func(m Measure) float64 { return m.AcceptRate })
 	if s.Max == 0 {
 		return "-"
 	}
@@ -111,7 +111,7 @@ func syncsOf(m Measure) float64     { return m.SyncsPerEvent }
 
 // megabytes prints the median of a size.
 func megabytes(measures []Measure, size func(Measure) int64) string {
-	return report.Number(spreadOf(measures, func(m Measure) float64 { return float64(size(m)) / (1 << 20) }).Median)
+	return report.Number(spread(measures, func(m Measure) float64 { return float64(size(m)) / (1 << 20) }).Median)
 }
 
 const floorText = "The floor is a bare keep-alive http.Client, at the best of several concurrencies, that posts the same bodies to the same receiver with no queue, no signature and no log; it is measured right before each round. "
@@ -132,12 +132,12 @@ func (r *engineRun) throughput() report.Section {
 		table.Rows = append(table.Rows, []string{
 			w.name, text(m, rateOf), text(m, func(m Measure) float64 { return m.Floor.Rate }), text(m, ratioOf), text(m, ratioConnOf),
 			acceptText(m), text(m, cpuOf),
-			report.Number(spreadOf(m, func(m Measure) float64 { return m.NodeShare }).Median),
+			report.Number(spread(m, func(m Measure) float64 { return m.NodeShare }).Median),
 			megabytes(m, func(m Measure) int64 { return m.Peak }), text(m, syncsOf), diskPair(m),
 		})
 		bars.Labels = append(bars.Labels, w.name)
-		bars.Series[0].Points = append(bars.Series[0].Points, stats.Point{Y: spreadOf(m, ratioOf).Median})
-		bars.Series[1].Points = append(bars.Series[1].Points, stats.Point{Y: spreadOf(m, ratioConnOf).Median})
+		bars.Series[0].Points = append(bars.Series[0].Points, stats.Point{Y: spread(m, ratioOf).Median})
+		bars.Series[1].Points = append(bars.Series[1].Points, stats.Point{Y: spread(m, ratioConnOf).Median})
 	}
 	if len(table.Rows) == 0 {
 		return report.Section{}
@@ -173,8 +173,8 @@ func (r *engineRun) floorNote() string {
 }
 
 func diskPair(m []Measure) string {
-	return report.Number(spreadOf(m, func(m Measure) float64 { return m.Disk.P50 }).Median) + " / " +
-		report.Number(spreadOf(m, func(m Measure) float64 { return m.Disk.P99 }).Median)
+	return report.Number(spread(m, func(m Measure) float64 { return m.Disk.P50 }).Median) + " / " +
+		report.Number(spread(m, func(m Measure) float64 { return m.Disk.P99 }).Median)
 }
 
 // timelines shows how deliveries arrived in the last round of each workload.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dispatcher-engine/dispatcher/bench/host"
 	"github.com/dispatcher-engine/dispatcher/bench/load"
-	"github.com/dispatcher-engine/dispatcher/bench/stats"
 )
 
 // EngineWorkloads names the workloads in the order of running.
@@ -160,12 +159,6 @@ func (r *engineRun) keep(m Measure) {
 		text += fmt.Sprintf(", %.1f ms CPU per 1,000", m.NodeCPU)
 	}
 	r.progress.say("%s", text)
-}
-
-func (r *engineRun) begin(ctx context.Context, tag string, events, subscribers int, fanOut bool) error {
-	return r.receiver.Call(ctx, "begin", load.Phase{
-		Tag: tag, Events: events, Subscribers: subscribers, FanOut: fanOut, Secret: r.secret, Hang: -1,
-	}, nil)
 }
 
 // publish fills in what is the same for all and keeps the books.
@@ -381,13 +374,4 @@ func (r *engineRun) scale(ctx context.Context, subscribers int) error {
 		}
 		return nil
 	})
-}
-
-// spreadOf summarises one figure of a workload's rounds.
-func spreadOf(measures []Measure, figure func(Measure) float64) stats.Spread {
-	values := make([]float64, len(measures))
-	for i, m := range measures {
-		values[i] = figure(m)
-	}
-	return stats.SpreadOf(values)
 }

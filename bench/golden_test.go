@@ -65,7 +65,7 @@ func measure(workload string, round, subscribers int, rate float64) Measure {
 func TestEngineReportLooksLikeItsGolden(t *testing.T) {
 	c := EngineQuick()
 	c.Scale = []int{1, 100, 7} // nothing was measured for the last
-	r := &engineRun{c: c.WithDefaults(), fs: "ext4"}
+	r := &engineRun{c: c.WithDefaults(), stage: stage{fs: "ext4"}}
 	for round := 1; round <= 3; round++ {
 		for i, w := range []string{"drain", "fan-out", "single", "batch", "accept", "latency", "hang"} {
 			m := measure(w, round, 100, float64(10_000+1000*i+100*round))
@@ -91,6 +91,25 @@ func TestAnEngineReportOfNothingHasNoSections(t *testing.T) {
 	if len(rep.Sections) != 0 {
 		t.Errorf("%+v", rep.Sections)
 	}
+}
+
+func TestIsolationReportLooksLikeItsGolden(t *testing.T) {
+	r := &isolationRun{c: IsolationConfig{Pairs: 2}.WithDefaults()}
+	side := func(p50, others float64) IsolationSide {
+		return IsolationSide{Seen: load.Seen{Latency: latency(p50), CDF: []stats.Point{{X: 1, Y: 0.5}, {X: 8, Y: 1}}}, Others: others, NodeShare: 0.3}
+	}
+	for _, part := range IsolationParts() {
+		for round := 1; round <= 2; round++ {
+			with := side(2.5, 1000)
+			if part == "noisy" {
+				with = side(5, 1000)
+			}
+			r.pairs = append(r.pairs, IsolationPair{Part: part, Round: round, Without: side(float64(1+round), 0), With: with})
+		}
+	}
+	rep := &report.Report{}
+	r.fill(rep)
+	golden(t, "isolation.md", rep.Sections...)
 }
 
 func TestStorageReportLooksLikeItsGolden(t *testing.T) {

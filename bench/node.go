@@ -50,6 +50,7 @@ type nodeSpec struct {
 	data   string // its data directory
 	log    string // file for standard error
 	config string // configuration file; "" = none
+	env    []string
 	cores  int
 }
 
@@ -74,7 +75,7 @@ func startNode(ctx context.Context, spec nodeSpec) (*node, error) {
 	}
 	n.started = host.Now()
 	n.proc, err = worker.Start(worker.Command{
-		Name: "node", Args: args, Cores: spec.cores, Log: spec.log, Env: []string{"DISPATCHER_API_TOKEN=" + n.token},
+		Name: "node", Args: args, Cores: spec.cores, Log: spec.log, Env: append(spec.env, "DISPATCHER_API_TOKEN="+n.token),
 	})
 	if err != nil {
 		return nil, err
@@ -185,6 +186,7 @@ type subscriber struct {
 	Topics      []string `json:"topics"`
 	Secret      string   `json:"secret"`
 	Concurrency int      `json:"concurrency,omitempty"`
+	Timeout     string   `json:"timeout,omitempty"`
 	Protocol    string   `json:"protocol"`
 }
 

@@ -203,6 +203,41 @@ func TestHangingRequestsEndWithTheirPhase(t *testing.T) {
 	<-done
 }
 
+func TestManySubscribersHangAndTheOthersAreAnsweredAfterTheirDelay(t *testing.T) {
+	r := receiver(t, 1, Phase{Tag: "a", Events: 1, Subscribers: 2, Hang: -1, HangFrom: 2, Delay: time.Millisecond})
+	done := make(chan int, 2)
+	for _, sub := range []int{2, 7} {
+		go func() { done <- post(t, r.Origins()[0]+Path(sub), "h-0", nil, nil) }()
+	}
+	post(t, r.Origins()[0]+Path(0), "a-0", nil, nil)
+	post(t, r.Origins()[0]+Path(1), "other-0", nil, nil)
+	if reached, err := r.Wait(t.Context(), Wait{Arrived: 1, Hanging: 2, Stray: 1}); !reached || err != nil {
+		t.Fatal(reached, err)
+	}
+	if err := r.Begin(Phase{Hang: -1}); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	<-done
+}
+
+func TestTenantsShareTheSubscribers(t *testing.T) {
+	p := Publish{Tenant: "all", Subscribers: 5}
+	if got := p.tenantOf(3); got != "all" {
+		t.Error(got)
+	}
+	p.Tenants = []string{"a", "b"}
+	for n, want := range []string{"a", "b", "a", "b", "a", "a", "b"} { // subscribers 0 1 2 3 4 0 1
+		if got := p.tenantOf(n); got != want {
+			t.Errorf("event %d: %s, want %s", n, got, want)
+		}
+	}
+	p.Batch, p.Body, p.Events, p.Connections = 2, 256, 2, 1
+	if _, err := p.Run(t.Context()); err == nil {
+		t.Error("a batch for several tenants was published")
+	}
+}
+
 func TestTheMarkRemembersTheNextNewDelivery(t *testing.T) {
 	r := receiver(t, 1, Phase{Tag: "a", Events: 2, Subscribers: 1, Hang: -1})
 	post(t, r.Origins()[0]+Path(0), "a-0", nil, nil)

@@ -26,6 +26,17 @@ type Phase struct {
 	Secret string `json:"secret,omitempty"`
 	// Hang names a subscriber whose requests are never answered; -1 = none.
 	Hang int `json:"hang"`
+	// HangFrom makes all subscribers from this number on hang as well; 0 = none.
+	HangFrom int `json:"hang_from,omitempty"`
+	// Delay is how long every other request waits for its answer, after it was
+	// counted: half as long to half as long again, drawn anew each time, so that
+	// attempts that began together do not end together.
+	Delay time.Duration `json:"delay_ns,omitempty"`
+}
+
+// hangs says whether a subscriber's requests are never answered.
+func (p Phase) hangs(subscriber int) bool {
+	return subscriber == p.Hang || p.HangFrom > 0 && subscriber >= p.HangFrom
 }
 
 // Expected is the number of deliveries.

@@ -21,7 +21,13 @@ type Publish struct {
 	URL    string `json:"url"`
 	Token  string `json:"token"`
 	Tenant string `json:"tenant"`
-	Tag    string `json:"tag"`
+	// Tenants spreads the subscribers over several: subscriber n is of number n
+	// modulo their count. Empty = all are of Tenant. A batch has one tenant, so this
+	// needs single events.
+	Tenants []string `json:"tenants,omitempty"`
+	Tag     string   `json:"tag"`
+	// Priority of all events; "" = their subscribers'.
+	Priority string `json:"priority,omitempty"`
 	// Topic of all events; "" = the own topic of subscriber n modulo Subscribers.
 	Topic       string `json:"topic,omitempty"`
 	Subscribers int    `json:"subscribers"`
@@ -59,6 +65,9 @@ func (p Publish) Run(ctx context.Context) (Published, error) {
 	}
 	if p.Events < 1 || p.Batch < 1 || p.Connections < 1 || p.Topic == "" && p.Subscribers < 1 {
 		return Published{}, errors.New("publish: events, batch, connections and subscribers must be given")
+	}
+	if len(p.Tenants) > 0 && (p.Batch > 1 || p.Subscribers < 1) {
+		return Published{}, errors.New("publish: several tenants need subscribers and single events")
 	}
 	address, err := authority(p.URL)
 	if err != nil {
@@ -191,7 +200,7 @@ func (p *publisher) request(ctx context.Context, from, to int, sent time.Duratio
 	for n := from; n < to; n++ {
 		p.buffer = p.envelope(p.buffer, n, sent)
 	}
-	target := p.task.URL + "/v1/tenants/" + p.task.Tenant + path
+	target := p.task.URL + "/v1/tenants/" + p.task.tenantOf(from) + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(p.buffer))
 	if err != nil {
 		return 0, err
@@ -211,6 +220,14 @@ func (p *publisher) request(ctx context.Context, from, to int, sent time.Duratio
 	return p.count(resp, to-from)
 }
 
+// tenantOf is the tenant that event n is published for.
+func (p *Publish) tenantOf(n int) string {
+	if len(p.Tenants) == 0 {
+		return p.Tenant
+	}
+	return p.Tenants[n%p.Subscribers%len(p.Tenants)]
+}
+
 // envelope appends one event as a line.
 func (p *publisher) envelope(dst []byte, n int, sent time.Duration) []byte {
 	topic := p.task.Topic
@@ -223,6 +240,10 @@ func (p *publisher) envelope(dst []byte, n int, sent time.Duration) []byte {
 	dst = strconv.AppendInt(dst, int64(n), 10)
 	dst = append(dst, `","topic":"`...)
 	dst = append(dst, topic...)
+	if p.task.Priority != "" {
+		dst = append(dst, `","priority":"`...)
+		dst = append(dst, p.task.Priority...)
+	}
 	dst = append(dst, `","payload":`...)
 	dst = p.bodies.Append(dst, n, sent)
 	return append(dst, "}\n"...)

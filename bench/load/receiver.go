@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -102,8 +103,8 @@ func (r *Receiver) Mark() {
 	p.markAt.Store(int64(host.Now()))
 }
 
-// Wait returns when so many deliveries have arrived, or so many requests hang,
-// or when nothing new has come for the quiet time. It reports whether the number
+// Wait returns when so many deliveries have arrived, requests hang and strays
+// have come, or when nothing new has come for the quiet time. It reports whether the number
 // was reached.
 func (r *Receiver) Wait(ctx context.Context, w Wait) (bool, error) {
 	p := r.live.Load()
@@ -111,11 +112,11 @@ func (r *Receiver) Wait(ctx context.Context, w Wait) (bool, error) {
 	defer tick.Stop()
 	count, since := int64(-1), time.Now()
 	for {
-		arrived, hanging := p.arrived.Load(), p.hanging.Load()
-		if arrived >= int64(w.Arrived) && hanging >= int64(w.Hanging) {
+		arrived, hanging, stray := p.arrived.Load(), p.hanging.Load(), p.stray.Load()
+		if arrived >= int64(w.Arrived) && hanging >= int64(w.Hanging) && stray >= int64(w.Stray) {
 			return true, nil
 		}
-		if sum := arrived + hanging; sum != count {
+		if sum := arrived + hanging + stray; sum != count {
 			count, since = sum, time.Now()
 		} else if w.Quiet > 0 && time.Since(since) > w.Quiet {
 			return false, nil
@@ -132,6 +133,7 @@ func (r *Receiver) Wait(ctx context.Context, w Wait) (bool, error) {
 type Wait struct {
 	Arrived int           `json:"arrived"`
 	Hanging int           `json:"hanging"`
+	Stray   int           `json:"stray"` // requests that the phase does not expect
 	Quiet   time.Duration `json:"quiet"` // give up after so long without anything new; 0 = never
 }
 
@@ -152,16 +154,28 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request) {
 		p.stray.Add(1)
 		return
 	}
-	if subscriber == p.Hang {
+	if p.hangs(subscriber) {
 		p.hanging.Add(1)
-		select {
-		case <-p.release:
-		case <-req.Context().Done():
-		}
+		p.hold(req.Context(), nil)
 		return
 	}
-	if !p.arrive(req.Header, subscriber, body) {
+	good := p.arrive(req.Header, subscriber, body)
+	if p.Delay > 0 {
+		timer := time.NewTimer(p.Delay/2 + rand.N(p.Delay)) //nolint:gosec // not secret
+		defer timer.Stop()
+		p.hold(req.Context(), timer.C)
+	}
+	if !good {
 		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
+// hold waits for the end of the phase, of the request, or of a timer.
+func (p *phase) hold(ctx context.Context, timer <-chan time.Time) {
+	select {
+	case <-timer:
+	case <-p.release:
+	case <-ctx.Done():
 	}
 }
 

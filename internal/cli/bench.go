@@ -19,7 +19,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
-		a.benchEngine(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchWorker())
+		a.benchEngine(), a.benchIsolation(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchWorker())
 	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
 prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
 and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
@@ -179,6 +179,65 @@ func bindEngine(f *pflag.FlagSet, c *bench.EngineConfig) {
 	f.StringVar(&c.MemProfile, "memprofile", "", "write a heap profile of the node to this file")
 	f.StringVar(&c.ProfileOf, "profile-of", d.ProfileOf, "workload that is profiled, in its first round")
 	f.DurationVar(&c.ProfileFor, "profile-for", d.ProfileFor, "duration of the CPU profile")
+}
+
+func (a *app) benchIsolation() *cobra.Command {
+	var quick bool
+	var given bench.IsolationConfig
+	c := &cobra.Command{
+		Use: "isolation", Short: "What healthy subscribers notice of those that hang, of a noisy tenant, of a backlog", Args: noArgs,
+		Long: `isolation runs a node ("dispatcher serve"), a load generator and a receiver as three
+processes and measures, from publish to receiver, the latency of healthy
+subscribers with and without what disturbs them: pairs of sides in turns, each
+pair printed, and the median of the pairs' p99 ratios.
+
+Parts: hanging (many subscribers that never answer), noisy (a tenant that
+publishes many times what each other one does) and lanes (high priority beside a
+backlog of low priority, on a node with few slots).`,
+		Example: `  dispatcher bench isolation --quick
+  dispatcher bench isolation --parts hanging --hanging 1000 --hang-for 30s
+  dispatcher bench isolation --parts noisy --noise 50 --rate 200`,
+	}
+	bindIsolation(c.Flags(), &given)
+	c.Flags().BoolVar(&quick, "quick", false, "sizes that take about a minute; flags given beside it win")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		config := bench.IsolationConfig{}
+		if quick {
+			config = bench.IsolationQuick()
+		}
+		overlay(c.Flags(), func(f *pflag.FlagSet) { bindIsolation(f, &config) })
+		config = config.WithDefaults()
+		if err := config.Validate(); err != nil {
+			return usageError(err)
+		}
+		a.prepareRun(c, &config.Run)
+		rep, err := bench.Isolation(c.Context(), config)
+		return a.finishRun(config.Run, "isolation", rep, err)
+	}
+	return c
+}
+
+func bindIsolation(f *pflag.FlagSet, c *bench.IsolationConfig) {
+	d := c.WithDefaults()
+	benchRun(f, &c.Run)
+	f.IntVar(&c.Run.Cores, "cores", orInt(c.Run.Cores, 2), "cores that node, load and receiver share; 0 = all")
+	f.StringSliceVar(&c.Parts, "parts", d.Parts, "what to measure")
+	f.IntVar(&c.Pairs, "pairs", d.Pairs, "pairs of each part")
+	f.IntVar(&c.Healthy, "healthy", d.Healthy, "healthy subscribers")
+	f.Float64Var(&c.Rate, "rate", d.Rate, "events a second for all healthy ones together; lanes: half of it")
+	f.DurationVar(&c.For, "for", d.For, "noisy, lanes: how long a side is measured")
+	f.IntVar(&c.Body, "body", d.Body, "bytes of a payload")
+	f.IntVar(&c.Connections, "connections", d.Connections, "connections that publish")
+	f.IntVar(&c.Hanging, "hanging", d.Hanging, "hanging: subscribers that hang")
+	f.DurationVar(&c.HangFor, "hang-for", d.HangFor, "hanging: their timeout")
+	f.IntVar(&c.HangBacklog, "hang-backlog", d.HangBacklog, "hanging: deliveries that each has queued")
+	f.DurationVar(&c.HangWindow, "hang-window", c.HangWindow, "hanging: how long a side is measured (default hang-for and a sixth of it more)")
+	f.IntVar(&c.Tenants, "tenants", d.Tenants, "noisy: tenants of the healthy ones")
+	f.Float64Var(&c.Noise, "noise", d.Noise, "noisy: its rate over that of each other tenant")
+	f.IntVar(&c.NoiseBatch, "noise-batch", d.NoiseBatch, "noisy: events in one of its publishes")
+	f.IntVar(&c.Slots, "slots", d.Slots, "lanes: attempts in flight")
+	f.DurationVar(&c.Delay, "delay", d.Delay, "lanes: how long receivers take")
+	f.StringVar(&c.NodeConfig, "node-config", "", "configuration file for the node")
 }
 
 func (a *app) benchStorage() *cobra.Command {
