@@ -39,6 +39,8 @@ type Engine struct {
 	keys      keyMaker
 	ingress   *ingress.Ingress // nil = none
 
+	tokens *tokens
+
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
 
@@ -80,6 +82,9 @@ func (e *Engine) assemble() error {
 	e.onStopped("store", func(context.Context) error { return e.store.Close() })
 	e.registry = e.store.Registry()
 	if e.directory, err = newDirectory(e.registry); err != nil {
+		return err
+	}
+	if err := e.loadTokens(); err != nil {
 		return err
 	}
 	e.watch()

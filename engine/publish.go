@@ -238,9 +238,7 @@ func contentHash(e *delivery.Event, subscribers []string) [16]byte {
 // operational publishes an event of the dispatcher's own; it never fails a
 // caller. Subscribers hear of it if they name its topic.
 func (e *Engine) operational(tenant delivery.TenantNum, kind string, data map[string]any) {
-	e.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), operationalTimeout)
-		defer cancel()
+	e.errand(func(ctx context.Context) {
 		if err := e.publishOperational(ctx, tenant, kind, data); err != nil {
 			e.logger.Error("operational_event_failed", "topic", delivery.OperationalPrefix+kind, "error", err.Error())
 		}

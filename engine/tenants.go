@@ -87,12 +87,22 @@ func values[T any](rows []storage.Listed[T]) []T {
 
 // DeleteTenant makes a tenant unreachable at once; its deliveries, events and
 // dead letters are removed in the background, over restarts if need be.
+// Its API tokens end first, so that none outlives it.
 func (e *Engine) DeleteTenant(_ context.Context, id string) error {
+	if _, err := e.tenant(id); err != nil {
+		return err
+	}
+	if err := e.revokeTokensOf(id); err != nil {
+		return e.registryFault("token", id, err)
+	}
 	if _, err := e.registry.DeleteTenant(id, storage.AnyVersion); err != nil {
 		return e.registryFault("tenant", id, err)
 	}
 	e.sourceChanged(id, "")
 	e.cleaner.kick()
+	if err := e.revokeTokensOf(id); err != nil { // one may have been made meanwhile
+		return e.registryFault("token", id, err)
+	}
 	return nil
 }
 

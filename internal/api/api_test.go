@@ -16,7 +16,7 @@ const goodToken = "token-for-tests"
 
 func setup(t *testing.T, node *fakeNode) *Server {
 	t.Helper()
-	s, err := New(node, Config{Tokens: []string{"other", goodToken}, MaxPayload: 3000, MaxBatch: 100_000})
+	s, err := New(node, Config{Tokens: []string{"other", goodToken}, MaxPayload: 3000, MaxBatch: 100_000, Metrics: http.NotFoundHandler()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,20 @@ package api
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/dispatcher-engine/dispatcher/engine"
 )
 
-// tokens are hashes of the API tokens that are accepted.
-type tokens [][sha256.Size]byte
+// configTokens are hashes of the tokens of the configuration, each of which may do
+// everything. They are not in the store: they let an operator in that has no other
+// token yet, or none any more.
+type configTokens [][sha256.Size]byte
 
-func hashTokens(plain []string) tokens {
-	out := make(tokens, 0, len(plain))
+func hashTokens(plain []string) configTokens {
+	out := make(configTokens, 0, len(plain))
 	for _, t := range plain {
 		if t != "" {
 			out = append(out, sha256.Sum256([]byte(t)))
@@ -21,7 +26,7 @@ func hashTokens(plain []string) tokens {
 }
 
 // accept compares with every token, whichever matches, in constant time.
-func (t tokens) accept(token string) bool {
+func (t configTokens) accept(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	ok := 0
 	for i := range t {
@@ -29,6 +34,9 @@ func (t tokens) accept(token string) bool {
 	}
 	return ok == 1
 }
+
+// configCaller is who uses a token of the configuration.
+const configCaller = "config"
 
 // bearer returns the token of an Authorization header (RFC 6750 §2.1).
 func bearer(r *http.Request) (string, bool) {
@@ -40,19 +48,46 @@ func bearer(r *http.Request) (string, bool) {
 	return token, token != ""
 }
 
+// SetTokens replaces the tokens of the configuration while the API serves; at
+// least one is needed.
+func (s *Server) SetTokens(plain []string) error {
+	hashed := hashTokens(plain)
+	if len(hashed) == 0 {
+		return errors.New("api: no token configured: nobody could use it")
+	}
+	s.tokens.Store(&hashed)
+	return nil
+}
+
+// identify returns who a token belongs to.
+func (s *Server) identify(token string) (caller, error) {
+	if s.tokens.Load().accept(token) {
+		return caller{ID: configCaller, Scope: engine.TokenAdmin}, nil
+	}
+	t, err := s.node.AuthenticateToken(token)
+	if err != nil {
+		return caller{}, err
+	}
+	return caller{ID: t.ID, Scope: t.Scope, Tenant: t.Tenant, token: &t}, nil
+}
+
 // authenticate lets a request through only with a token, on loopback too.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := bearer(r)
-		if !ok || !s.tokens.accept(token) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="dispatcher"`)
-			detail := "send the API token as Authorization: Bearer TOKEN"
-			if ok {
-				detail = "this API token is not known"
+		detail := "send the API token as Authorization: Bearer TOKEN"
+		if ok {
+			who, err := s.identify(token)
+			if err == nil {
+				next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
+				return
 			}
-			writeProblem(w, r, newProblem(http.StatusUnauthorized, detail))
-			return
+			detail = engine.ErrToken.Error()
+			if errors.Is(err, engine.ErrTokenExpired) {
+				detail = engine.ErrTokenExpired.Error() + "; an admin can make another"
+			}
 		}
-		next.ServeHTTP(w, r)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="dispatcher"`)
+		writeProblem(w, r, newProblem(http.StatusUnauthorized, detail))
 	})
 }

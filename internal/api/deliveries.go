@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -120,6 +121,9 @@ func (s *Server) registerDeliveries() {
 		info, timeline, err := s.node.GetDelivery(ctx, in.ID)
 		if err != nil {
 			return nil, problemFor(err, s.logger)
+		}
+		if !mine(ctx, info.Tenant) {
+			return nil, problemFor(fmt.Errorf("delivery %q: %w", clip(in.ID), engine.ErrNotFound), s.logger)
 		}
 		return ok(DeliveryDetail{Delivery: deliveryOut(info), Timeline: mapped(timeline, entryOut)}), nil
 	})

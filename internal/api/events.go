@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/engine"
 )
 
 // EventPath names an event in a path.
@@ -73,7 +74,7 @@ type (
 
 const eventsPath = "/v1/tenants/{tenant}/events"
 
-func (s *Server) registerEvents(mux *http.ServeMux) {
+func (s *Server) registerEvents(mux *guarded) {
 	s.describePublish(mux)
 	list := operation(http.MethodGet, eventsPath, "list-events", "List events, newest first", http.StatusOK)
 	huma.Register(s.api, list, func(ctx context.Context, in *eventList) (*pageOf[Event], error) {
@@ -83,11 +84,14 @@ func (s *Server) registerEvents(mux *http.ServeMux) {
 		}
 		return newPage(mapped(rows, eventOut), next), nil
 	})
-	get := operation(http.MethodGet, eventsPath+"/{id}", "get-event", "Show an event", http.StatusOK)
+	get := operation(http.MethodGet, eventsPath+"/{id}", "get-event", "Show an event; its payload with the scope admin", http.StatusOK)
 	huma.Register(s.api, get, func(ctx context.Context, in *EventPath) (*bodyOf[Event], error) {
 		e, err := s.node.GetEvent(ctx, in.Tenant, in.ID)
 		if err != nil {
 			return nil, problemFor(err, s.logger)
+		}
+		if callerOf(ctx).Scope != engine.TokenAdmin {
+			return ok(eventOut(e)), nil
 		}
 		return ok(eventWithPayload(e)), nil
 	})
@@ -110,7 +114,7 @@ func (s *Server) registerEvents(mux *http.ServeMux) {
 
 // describePublish mounts the two hot paths outside of huma and describes them
 // in the document all the same.
-func (s *Server) describePublish(mux *http.ServeMux) {
+func (s *Server) describePublish(mux *guarded) {
 	mux.HandleFunc("POST "+eventsPath, s.publish)
 	mux.HandleFunc("POST "+eventsPath+"/batch", s.publishBatch)
 	schemas := s.api.OpenAPI().Components.Schemas
@@ -133,9 +137,9 @@ func (s *Server) describePublish(mux *http.ServeMux) {
 		Responses: map[string]*huma.Response{
 			"200":     answer("the same event was accepted before", "application/json", of(Receipt{}, "Receipt")),
 			"202":     answer("accepted and durable", "application/json", of(Receipt{}, "Receipt")),
-			"409":     answer("the same id with other content", "application/problem+json", problem),
-			"503":     answer("not stored; try again after Retry-After", "application/problem+json", problem),
-			"default": answer("not stored", "application/problem+json", problem),
+			"409":     answer("the same id with other content", problemType, problem),
+			"503":     answer("not stored; try again after Retry-After", problemType, problem),
+			"default": answer("not stored", problemType, problem),
 		},
 	})
 	s.api.OpenAPI().AddOperation(&huma.Operation{
@@ -147,7 +151,7 @@ func (s *Server) describePublish(mux *http.ServeMux) {
 		}},
 		Responses: map[string]*huma.Response{
 			"200":     answer("one answer a line, in order", "application/x-ndjson", of(batchLine{}, "BatchLine")),
-			"default": answer("nothing was stored", "application/problem+json", problem),
+			"default": answer("nothing was stored", problemType, problem),
 		},
 	})
 }

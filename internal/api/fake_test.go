@@ -92,3 +92,26 @@ func (f *fakeNode) ListDeliveries(_ context.Context, filter engine.DeliveryFilte
 func (f *fakeNode) GetTenant(context.Context, string) (*delivery.Tenant, error) {
 	return nil, errors.New("disk /secret/path on fire")
 }
+
+// fakeTokens are the tokens of the fake node by their text.
+var fakeTokens = map[string]engine.Token{
+	"reads":      {ID: "reads", Scope: engine.TokenRead},
+	"reads-t1":   {ID: "readst1", Scope: engine.TokenRead, Tenant: "t1"},
+	"publish-t1": {ID: "publisht1", Scope: engine.TokenPublish, Tenant: "t1"},
+	"admin":      {ID: "admin", Scope: engine.TokenAdmin},
+}
+
+func (f *fakeNode) AuthenticateToken(text string) (engine.Token, error) {
+	if text == "expired" {
+		return engine.Token{}, engine.ErrTokenExpired
+	}
+	t, ok := fakeTokens[text]
+	if !ok {
+		return t, engine.ErrToken
+	}
+	return t, nil
+}
+
+func (f *fakeNode) GetDelivery(context.Context, string) (engine.DeliveryInfo, []delivery.TimelineEntry, error) {
+	return engine.DeliveryInfo{ID: "d", Tenant: "t2"}, nil, nil
+}

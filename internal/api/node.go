@@ -13,6 +13,7 @@ import (
 // *[engine.ConflictError], *[engine.UnavailableError] or an internal error; the
 // API turns those into problem documents.
 type Node interface {
+	Tokens
 	Tenants
 	Subscribers
 	Sources

@@ -38,7 +38,9 @@ func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 func (p *Problem) GetStatus() int { return p.Status }
 
 // ContentType implements huma.ContentTypeFilter.
-func (p *Problem) ContentType(string) string { return "application/problem+json" }
+func (p *Problem) ContentType(string) string { return problemType }
+
+const problemType = "application/problem+json"
 
 // GetHeaders implements huma.HeadersError.
 func (p *Problem) GetHeaders() http.Header {
@@ -99,13 +101,24 @@ func notFoundDetail(err error) string {
 func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	p.Instance = r.URL.Path
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", problemType)
 	h.Set("Cache-Control", "no-store")
 	maps.Copy(h, p.GetHeaders())
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(p)
+}
+
+// located writes the request's path into problems that handlers return; it is a
+// huma.Transformer.
+func located(ctx huma.Context, _ string, v any) (any, error) {
+	if p, ok := v.(*Problem); ok && p.Instance == "" {
+		own, u := *p, ctx.URL()
+		own.Instance = u.Path
+		return &own, nil
+	}
+	return v, nil
 }
 
 var hookErrors sync.Once

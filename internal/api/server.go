@@ -13,7 +13,8 @@ import (
 
 // Config is what a [Server] needs besides its node.
 type Config struct {
-	// Tokens are the API tokens that are accepted; at least one.
+	// Tokens are the tokens of the configuration, which may do everything; at least
+	// one. Those that are made over the API are the node's.
 	Tokens []string
 	// MaxPayload bounds an event's payload in bytes; 0 = 25 MiB.
 	MaxPayload int64
@@ -38,7 +39,7 @@ const (
 type Server struct {
 	node    Node
 	config  Config
-	tokens  tokens
+	tokens  atomic.Pointer[configTokens]
 	logger  *slog.Logger
 	api     huma.API
 	handler http.Handler
@@ -47,9 +48,9 @@ type Server struct {
 
 // New makes the API of a node.
 func New(node Node, config Config) (*Server, error) {
-	s := &Server{node: node, config: config, tokens: hashTokens(config.Tokens), logger: config.Logger}
-	if len(s.tokens) == 0 {
-		return nil, errors.New("api: no token configured: nobody could use it")
+	s := &Server{node: node, config: config, logger: config.Logger}
+	if err := s.SetTokens(config.Tokens); err != nil {
+		return nil, err
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -61,8 +62,9 @@ func New(node Node, config Config) (*Server, error) {
 		s.config.MaxBatch = defaultMaxBatch
 	}
 	useProblems()
-	s.handler = s.routes()
-	return s, nil
+	private := &guarded{mux: http.NewServeMux()}
+	s.handler = s.routes(private)
+	return s, private.err()
 }
 
 // ServeHTTP implements http.Handler.
@@ -72,9 +74,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // stop. Everything else goes on: balancers notice only at their next look.
 func (s *Server) Drain() { s.drained.Store(true) }
 
-func (s *Server) routes() http.Handler {
-	private := http.NewServeMux()
+func (s *Server) routes(private *guarded) http.Handler {
 	s.api = humago.New(private, s.document())
+	s.registerTokens()
 	s.registerTenants()
 	s.registerSubscribers()
 	s.registerSources()
@@ -85,11 +87,12 @@ func (s *Server) routes() http.Handler {
 	private.HandleFunc("GET /v1/openapi.json", s.openAPI)
 	private.HandleFunc("GET /debug/pprof/{name}", s.profile)
 	if s.config.Metrics != nil {
-		private.Handle("GET /metrics", s.config.Metrics)
+		private.HandleFunc("GET /metrics", s.config.Metrics.ServeHTTP)
 	}
 	private.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, newProblem(http.StatusNotFound, "no such path; see GET /v1/openapi.json"))
 	})
+	s.describe()
 
 	public := http.NewServeMux()
 	public.HandleFunc("GET /healthz", s.healthz)
@@ -103,15 +106,16 @@ func (s *Server) document() huma.Config {
 	config.Info.Description = "Durable, signed webhook delivery over HTTP/3 and TCP."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
 	config.CreateHooks = nil // no $schema links in answers
+	config.Transformers = append(config.Transformers, located)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "the API token"},
+		"token": {Type: "http", Scheme: "bearer", Description: "an API token; x-scopes says which scopes an operation accepts"},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	return config
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json")
+	w.Header().Set("Content-Type", openAPIType)
 	_ = json.NewEncoder(w).Encode(s.api.OpenAPI())
 }
 
@@ -152,3 +156,5 @@ func operation(method, path, id, summary string, status int) huma.Operation {
 		MaxBodyBytes: maxConfigBody, RejectUnknownQueryParameters: true,
 	}
 }
+
+const openAPIType = "application/vnd.oai.openapi+json"

@@ -74,9 +74,10 @@ func sourceOut(tenant string, s *engine.Source) (SourceView, error) {
 	return out, nil
 }
 
+const sourcePath = "/v1/tenants/{tenant}/sources/{source}"
+
 func (s *Server) registerSources() {
-	const path = "/v1/tenants/{tenant}/sources/{source}"
-	put := operation(http.MethodPut, path, "put-source", "Create an ingress source or replace its settings", http.StatusOK)
+	put := operation(http.MethodPut, sourcePath, "put-source", "Create an ingress source or replace its settings", http.StatusOK)
 	huma.Register(s.api, put, func(ctx context.Context, in *struct {
 		SourcePath
 		Body    SourceSettings
@@ -91,7 +92,7 @@ func (s *Server) registerSources() {
 		return out, err
 	})
 
-	get := operation(http.MethodGet, path, "get-source", "Show an ingress source; secrets are masked", http.StatusOK)
+	get := operation(http.MethodGet, sourcePath, "get-source", "Show an ingress source; secrets are masked", http.StatusOK)
 	huma.Register(s.api, get, func(ctx context.Context, in *SourcePath) (*bodyOf[SourceView], error) {
 		source, err := s.node.GetSource(ctx, in.Tenant, in.Source)
 		return s.source(in.Tenant, source, err)
@@ -116,7 +117,7 @@ func (s *Server) registerSources() {
 		return newPage(views, next), nil
 	})
 
-	remove := operation(http.MethodDelete, path, "delete-source", "Delete an ingress source; what is pending for its origin is canceled", http.StatusNoContent)
+	remove := operation(http.MethodDelete, sourcePath, "delete-source", "Delete an ingress source; what is pending for its origin is canceled", http.StatusNoContent)
 	huma.Register(s.api, remove, func(ctx context.Context, in *SourcePath) (*struct{}, error) {
 		if err := s.node.DeleteSource(ctx, in.Tenant, in.Source); err != nil {
 			return nil, problemFor(err, s.logger)

@@ -78,8 +78,15 @@ func (s *Server) registerTenants() {
 		return ok(tenantOut(t)), nil
 	})
 
-	list := operation(http.MethodGet, "/v1/tenants", "list-tenants", "List tenants", http.StatusOK)
+	list := operation(http.MethodGet, "/v1/tenants", "list-tenants", "List tenants; a token for one tenant sees that one", http.StatusOK)
 	huma.Register(s.api, list, func(ctx context.Context, in *PageQuery) (*pageOf[Tenant], error) {
+		if own := callerOf(ctx).Tenant; own != "" {
+			t, err := s.node.GetTenant(ctx, own)
+			if err != nil {
+				return nil, problemFor(err, s.logger)
+			}
+			return newPage([]Tenant{tenantOut(t)}, ""), nil
+		}
 		rows, next, err := s.node.ListTenants(ctx, in.page())
 		if err != nil {
 			return nil, problemFor(err, s.logger)

@@ -87,7 +87,7 @@ token; 4 what was asked for does not exist.`,
 }
 
 func (a *app) talkCommands() []*cobra.Command {
-	return []*cobra.Command{a.tenants(), a.subscribers(), a.sources(), a.events(), a.deliveries(), a.dlq(), a.protocols(), a.store()}
+	return []*cobra.Command{a.tenants(), a.subscribers(), a.sources(), a.events(), a.deliveries(), a.dlq(), a.protocols(), a.store(), a.tokens()}
 }
 
 func (a *app) toolCommands() []*cobra.Command {
