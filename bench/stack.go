@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcher-engine/dispatcher/bench/link"
 	"github.com/dispatcher-engine/dispatcher/delivery"
+	"github.com/dispatcher-engine/dispatcher/engine"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
 	"github.com/dispatcher-engine/dispatcher/protoselect"
 	"github.com/dispatcher-engine/dispatcher/transport"
@@ -60,7 +61,7 @@ func newStack(ctx context.Context, v Variant, estate *servers, allow netip.Prefi
 	if s.transport, err = transport.New(config); err != nil {
 		return nil, err
 	}
-	s.selector, err = protoselect.New(protoselect.Config{DNS: protoselect.DNSConfig{Disabled: true}}, dialer{s.transport})
+	s.selector, err = protoselect.New(protoselect.Config{DNS: protoselect.DNSConfig{Disabled: true}}, engine.Dialer(s.transport))
 	if err == nil {
 		err = s.selector.Start(ctx)
 	}
@@ -118,34 +119,4 @@ func (s *stack) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return errors.Join(s.selector.Stop(ctx), s.transport.Close(ctx))
-}
-
-// dialer makes the transport a protoselect.Dialer, as the engine does.
-type dialer struct{ t *transport.Transport }
-
-// Warm implements protoselect.Dialer.
-func (d dialer) Warm(ep delivery.Endpoint, want protoselect.Want) (protoselect.Conn, bool) {
-	c, ok := d.t.Warm(ep, transport.Want{HTTP3: want.HTTP3, Alternative: want.Alternative, TCP: transport.TCPOptions(want.TCP)})
-	if !ok {
-		return nil, false // not a typed nil
-	}
-	return c, true
-}
-
-// DialTCP implements protoselect.Dialer.
-func (d dialer) DialTCP(ctx context.Context, ep delivery.Endpoint, opts protoselect.TCPOptions) (protoselect.Conn, error) {
-	c, err := d.t.DialTCP(ctx, ep, transport.TCPOptions(opts))
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// DialQUIC implements protoselect.Dialer.
-func (d dialer) DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (protoselect.Conn, error) {
-	c, err := d.t.DialQUIC(ctx, ep, alt)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }

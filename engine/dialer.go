@@ -35,6 +35,15 @@ func (d dialer) DialTCP(ctx context.Context, ep delivery.Endpoint, opts protosel
 	return c, nil
 }
 
+// ProveQUIC implements protoselect.Dialer.
+func (d dialer) ProveQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (protoselect.Conn, error) {
+	c, err := d.t.ProveQUIC(ctx, ep, alt)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // DialQUIC implements protoselect.Dialer.
 func (d dialer) DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (protoselect.Conn, error) {
 	c, err := d.t.DialQUIC(ctx, ep, alt)

@@ -74,6 +74,11 @@ func (r *recorder) DialTCP(ctx context.Context, ep delivery.Endpoint, opts proto
 	return r.record(c), err
 }
 
+func (r *recorder) ProveQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (protoselect.Conn, error) {
+	c, err := r.dialer.ProveQUIC(ctx, ep, alt)
+	return r.record(c), err
+}
+
 func (r *recorder) DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (protoselect.Conn, error) {
 	c, err := r.dialer.DialQUIC(ctx, ep, alt)
 	return r.record(c), err

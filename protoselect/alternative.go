@@ -71,6 +71,7 @@ type alternative struct {
 	confirmed   bool // an answer came over HTTP/3 since the last trouble
 	confirmedAt time.Time
 	suspect     bool
+	stalled     stall           // why it is suspect, until the stalled request has ended
 	pending     delivery.Broken // a failure that breaks it as soon as TCP is seen to work
 	pendingWhy  string
 	pendingAt   time.Time
@@ -85,6 +86,16 @@ type alternative struct {
 	failures    uint64
 	shown       State // last state reported to the observer
 }
+
+// stall is what a stall found. It is the first sign of a death, and the request
+// that stalled tells at its end whether it was one.
+type stall uint8
+
+const (
+	stallNone     stall = iota
+	stallUnproven       // of an alternative that had not answered since its last trouble
+	stallWorked         // of one that had
+)
 
 // fresh reports whether any source vouches for the alternative at now.
 func (a *alternative) fresh(now time.Time) bool { return a.altSvc.fresh(now) || a.https.fresh(now) }

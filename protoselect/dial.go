@@ -12,12 +12,19 @@ import (
 // startQUIC joins the handshake in flight with the alternative or starts one.
 // wait says that the caller will take the connection and must call leave. It
 // returns nil when the selector has stopped or too many dials are in flight.
+//
+// With an alternative that is proven, who would join queues instead: a burst
+// needs several connections, and the dialer opens as many at once as those who
+// queue will fill.
 func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg {
 	key := legKey{ep.Route, c.key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.legs[key]; l != nil {
-		if wait {
+		switch {
+		case wait && c.proven:
+			return s.queueLocked(ep, c)
+		case wait:
 			l.join()
 		}
 		return l
@@ -40,7 +47,11 @@ func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg 
 }
 
 func (s *Selector) runQUIC(ctx context.Context, l *leg, ep delivery.Endpoint, c candidate) {
-	conn, dialErr := s.dialer.DialQUIC(ctx, ep, c.alt)
+	dial := s.dialer.ProveQUIC
+	if c.proven {
+		dial = s.dialer.DialQUIC
+	}
+	conn, dialErr := dial(ctx, ep, c.alt)
 	err := dialError(ctx, dialErr)
 	if err != nil && err.Cause == delivery.CauseTimeout && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		// Neither up nor failed within any reasonable time: that is silence.
@@ -53,6 +64,38 @@ func (s *Selector) runQUIC(ctx context.Context, l *leg, ep delivery.Endpoint, c 
 	s.mu.Unlock()
 	s.quicDialed(ep.Route, c.key, conn, err, l.started, background)
 	l.finish(conn, err, verdictOf(err))
+}
+
+// queueQUIC stands in the dialer's queue for a stream to the alternative, for one
+// delivery that found every stream of its connections taken: one that comes free
+// or a further connection, within the dialer's cap, whichever is first. It ends
+// when the delivery has got a connection elsewhere. It returns nil when the
+// selector has stopped.
+func (s *Selector) queueQUIC(ep delivery.Endpoint, c candidate) *leg {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queueLocked(ep, c)
+}
+
+func (s *Selector) queueLocked(ep delivery.Endpoint, c candidate) *leg {
+	if s.stopped {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.base, s.cfg.DialTimeout)
+	l := newLeg(legKey{ep.Route, c.key}, cancel)
+	l.waiting, l.queued = 1, true
+	s.wg.Go(func() {
+		defer cancel()
+		conn, dialErr := s.dialer.DialQUIC(ctx, ep, c.alt)
+		err := dialError(ctx, dialErr)
+		if err == nil {
+			// A failure is no news: a hundred who queue would tell it a hundred
+			// times, and the next handshake that is shared tells it once.
+			s.quicDialed(ep.Route, c.key, conn, nil, l.started, l.idle())
+		}
+		l.finish(conn, err, verdictOf(err))
+	})
+	return l
 }
 
 // quicDialed takes the end of a dial over QUIC into the memory.

@@ -56,4 +56,9 @@ type Dialer interface {
 	// DialQUIC returns a connection whose QUIC handshake is complete. The
 	// certificate is verified for the origin's name, whatever the alternative's.
 	DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (Conn, error)
+	// ProveQUIC is DialQUIC for an alternative that has not answered yet, or not
+	// since its last trouble: the connection counts only once the peer has
+	// spoken HTTP/3 on it. Until then it is nobody's, and not warm. Where a
+	// handshake is followed by silence, Broken is BrokenAfterDeath.
+	ProveQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (Conn, error)
 }

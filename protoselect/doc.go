@@ -13,8 +13,15 @@
 // serves as a probe: what a probe does is a handshake.
 //
 // A dead UDP path costs a delivery at most one stagger, and the next one starts
-// over TCP. What passes a handshake and then swallows requests costs one
-// attempt, two if it had worked before.
+// over TCP. What passes a handshake and then swallows what follows costs nothing
+// but the stagger either, as long as it has not answered yet, and one attempt if
+// it stops after it had worked: until an alternative has answered, and again
+// after each trouble, a handshake counts only with a proof that the path carries
+// more (Dialer.ProveQUIC).
+//
+// A burst to a proven alternative stays on HTTP/3: as many connections as it
+// fills are dialled at once, up to the dialer's cap, and beyond that a delivery
+// waits for a stream for as long as TCP has to wait in a race.
 //
 // # States
 //

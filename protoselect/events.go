@@ -34,7 +34,7 @@ func (m *machine) quicUp(now time.Time, r delivery.Route, k altKey, rtt time.Dur
 		a.broken.until, a.confirmed = time.Time{}, false
 	}
 	if a.suspect {
-		a.suspect, a.confirmed = false, false
+		a.suspect, a.stalled, a.confirmed = false, stallNone, false
 	}
 	m.settle(e, a, now, "handshake complete")
 }
@@ -85,11 +85,11 @@ func (m *machine) died(now time.Time, r delivery.Route, k altKey, started time.T
 	}
 	a.failures++
 	switch {
-	case now.Before(a.broken.until), a.suspect, started.Before(a.upAt):
+	case now.Before(a.broken.until), a.suspect && a.stalled == stallNone, started.Before(a.upAt):
 		return // this trouble is known
-	case a.confirmed && a.broken.n == 0:
+	case a.stalled == stallWorked, a.stalled == stallNone && a.confirmed && a.broken.n == 0:
 		// It has worked: a restart or a rebinding, once, is no reason to leave.
-		a.suspect, a.confirmed = true, false
+		a.suspect, a.stalled, a.confirmed = true, stallNone, false
 		m.settle(e, a, now, why)
 	default:
 		m.fail(e, a, now, delivery.BrokenAfterDeath, why)
@@ -114,6 +114,10 @@ func (m *machine) requestFailed(now time.Time, r delivery.Route, k altKey, class
 func (m *machine) stalled(now time.Time, r delivery.Route, k altKey) {
 	e := m.memory(r)
 	if a := e.find(k); a != nil && !a.suspect && !now.Before(a.broken.until) {
+		a.stalled = stallUnproven
+		if a.confirmed && a.broken.n == 0 {
+			a.stalled = stallWorked
+		}
 		a.suspect, a.confirmed = true, false
 		m.settle(e, a, now, "no packet for three probe timeouts")
 	}
@@ -122,7 +126,7 @@ func (m *machine) stalled(now time.Time, r delivery.Route, k altKey) {
 // fail notes a failure of HTTP/3. It breaks the alternative if TCP worked not
 // long ago; otherwise the alternative is suspect until TCP is seen to work.
 func (m *machine) fail(e *routeMemory, a *alternative, now time.Time, class delivery.Broken, why string) {
-	a.confirmed = false
+	a.confirmed, a.stalled = false, stallNone
 	if m.tcpWorked(e, now) {
 		m.backOff(e, a, now, class, why)
 		return
@@ -214,7 +218,7 @@ func (m *machine) answered(now time.Time, e *routeMemory, p delivery.Protocol, k
 		return // the hot path: nothing else can have changed
 	}
 	m.clearPending(e, a)
-	a.suspect, a.confirmed, a.confirmedAt = false, true, now
+	a.suspect, a.stalled, a.confirmed, a.confirmedAt = false, stallNone, true, now
 	a.broken.until = time.Time{}
 	if a.broken.n > 0 {
 		if a.broken.healthy.IsZero() {

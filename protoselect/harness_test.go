@@ -28,7 +28,14 @@ type fakeNet struct {
 	// serve scripts a request; nil = 200.
 	serve func(ctx context.Context, c *fakeConn, req *delivery.Request) (*delivery.Response, error)
 
-	streams   int // slots per HTTP/3 connection; 0 = 32
+	streams int // slots per HTTP/3 connection; 0 = 32
+	// most caps the connections to an alternative, those being dialled included;
+	// who finds no slot then waits for one. 0 = none.
+	most      int
+	dialing   int
+	waiting   int
+	freed     chan struct{} // closed and replaced when a slot comes free
+	proofs    int           // dials that asked for proof
 	pool      []*fakeConn
 	quicDials []delivery.Alternative
 	tcpDials  int
@@ -77,6 +84,7 @@ func (s *slot) Release() {
 	s.spend()
 	s.net.mu.Lock()
 	s.used--
+	s.net.wakeLocked()
 	s.net.mu.Unlock()
 }
 
@@ -91,6 +99,7 @@ func (s *slot) RoundTrip(ctx context.Context, req *delivery.Request) (*delivery.
 	defer func() {
 		n.mu.Lock()
 		s.used--
+		n.wakeLocked()
 		n.mu.Unlock()
 	}()
 	if serve == nil {
@@ -134,7 +143,76 @@ func (n *fakeNet) slots() int {
 	return 32
 }
 
+func (n *fakeNet) wakeLocked() {
+	if n.freed != nil {
+		close(n.freed)
+		n.freed = nil
+	}
+}
+
+// queue waits, as the transport's pool does, for a slot on a connection or for
+// the right to dial one: a dial is for as many who wait as it has streams.
+func (n *fakeNet) queue(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (Conn, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.most > 0 {
+		n.waiting++
+		live := n.dialing
+		for _, c := range n.pool {
+			if c.proto != delivery.ProtocolHTTP3 || c.dead || c.route != ep.Route {
+				continue
+			}
+			live++
+			if c.used < n.slots() {
+				n.waiting--
+				return n.reserve(c, true), true
+			}
+		}
+		if live < n.most && n.waiting > n.dialing*n.slots() {
+			n.dialing++
+			return nil, false // still counted as waiting: the dial is for it
+		}
+		if n.freed == nil {
+			n.freed = make(chan struct{})
+		}
+		freed := n.freed
+		n.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		}
+		n.mu.Lock()
+		n.waiting--
+		if ctx.Err() != nil {
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+func (n *fakeNet) ProveQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (Conn, error) {
+	n.mu.Lock()
+	n.proofs++
+	n.mu.Unlock()
+	return n.DialQUIC(ctx, ep, alt)
+}
+
 func (n *fakeNet) DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (Conn, error) {
+	if c, done := n.queue(ctx, ep, alt); done {
+		if c == nil {
+			return nil, neverErr(delivery.CauseStreams)
+		}
+		return c, nil
+	}
+	if n.most > 0 {
+		defer func() {
+			n.mu.Lock()
+			n.dialing--
+			n.waiting--
+			n.wakeLocked()
+			n.mu.Unlock()
+		}()
+	}
 	n.mu.Lock()
 	n.quicDials = append(n.quicDials, alt)
 	script := n.quic

@@ -20,6 +20,7 @@ type leg struct {
 	started time.Time
 	done    chan struct{} // closed when the verdict is in
 	cancel  context.CancelFunc
+	queued  bool // one delivery's place in the queue for a stream, see queueQUIC
 
 	mu       sync.Mutex
 	waiting  int
@@ -57,7 +58,8 @@ func (l *leg) take() Conn {
 }
 
 // leave ends a caller's interest. An untaken connection is released when the
-// last one leaves; a dial that nobody wants any more runs on unless abandon.
+// last one leaves; a dial that nobody wants any more runs on unless abandon. A
+// place in a queue is given up.
 func (l *leg) leave(abandon bool) {
 	l.mu.Lock()
 	l.waiting--
@@ -65,7 +67,7 @@ func (l *leg) leave(abandon bool) {
 	if l.waiting == 0 {
 		spare, l.conn = l.conn, nil
 	}
-	stop := abandon && l.waiting == 0 && !l.finished
+	stop := (abandon || l.queued) && l.waiting == 0 && !l.finished
 	l.mu.Unlock()
 	if spare != nil {
 		spare.Release()

@@ -32,6 +32,7 @@ type candidate struct {
 	alt       delivery.Alternative
 	authority string
 	altUsed   string // "" = nobody advertised it
+	proven    bool   // it has answered since its last trouble: a handshake is enough
 }
 
 // plan is what one delivery does. It is a value without allocations of its own.
@@ -58,7 +59,7 @@ func (p *plan) candidates() []candidate { return p.alts[:p.n] }
 
 func (p *plan) add(a *alternative) {
 	if p.n < maxCandidates {
-		p.alts[p.n] = candidate{key: a.key, alt: a.delivery(), authority: a.authority, altUsed: a.altUsed}
+		p.alts[p.n] = candidate{key: a.key, alt: a.delivery(), authority: a.authority, altUsed: a.altUsed, proven: a.confirmed}
 		p.n++
 	}
 }

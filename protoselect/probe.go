@@ -82,7 +82,7 @@ func (s *Selector) probeTargets(r delivery.Route) []probeTarget {
 
 func (s *Selector) probeQUIC(ctx context.Context, ep delivery.Endpoint, t probeTarget) ProbeDial {
 	started := time.Now()
-	conn, dialErr := s.dialer.DialQUIC(ctx, ep, t.alt)
+	conn, dialErr := s.dialer.ProveQUIC(ctx, ep, t.alt)
 	err := dialError(ctx, dialErr)
 	s.quicDialed(ep.Route, t.key, conn, err, started, true)
 	return probed(t.authority, t.source, conn, err, started)

@@ -3,6 +3,7 @@ package protoselect
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -158,38 +159,145 @@ func TestSuspectRacesWithoutStagger(t *testing.T) {
 	})
 }
 
-// TestColdHerdIsOneHandshake: a hundred deliveries to a cold origin share one
-// QUIC dial and its connection; those beyond its streams use TCP.
-func TestColdHerdIsOneHandshake(t *testing.T) {
+// burst makes n deliveries at once and says over what they went and how long the
+// last one took.
+func burst(t *testing.T, s *Selector, ep delivery.Endpoint, n int) (over map[delivery.Protocol]int, took time.Duration) {
+	t.Helper()
+	over = map[delivery.Protocol]int{}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	start := time.Now()
+	for range n {
+		wg.Go(func() {
+			_, tr, err := s.Do(t.Context(), ep, delivery.ProtocolAuto, request())
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			over[tr.Protocol]++
+		})
+	}
+	wg.Wait()
+	return over, time.Since(start)
+}
+
+// answersAfter scripts a receiver that takes d for each request.
+func answersAfter(d time.Duration) func(context.Context, *fakeConn, *delivery.Request) (*delivery.Response, error) {
+	return func(context.Context, *fakeConn, *delivery.Request) (*delivery.Response, error) {
+		time.Sleep(d)
+		return ok200(), nil
+	}
+}
+
+// TestColdHerdSharesItsFirstHandshake: nothing is known of the alternative but
+// its advert, so a hundred deliveries learn by one handshake, with proof. When
+// that is up, those beyond its streams get further connections before TCP.
+func TestColdHerdSharesItsFirstHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := setup(t, Config{})
-		n.quic, n.tcp = after(50*time.Millisecond), tcpAfter(50*time.Millisecond)
-		release := make(chan struct{})
-		n.serve = func(context.Context, *fakeConn, *delivery.Request) (*delivery.Response, error) {
-			<-release
-			return ok200(), nil
+		n.most, n.tcp = 4, tcpAfter(100*time.Millisecond)
+		n.quic = func(ctx context.Context, _ delivery.Alternative) error {
+			n.mu.Lock()
+			if n.proofs == 1 && len(n.quicDials) == 1 && n.waiting != 1 {
+				t.Errorf("%d wait for the first handshake", n.waiting)
+			}
+			n.mu.Unlock()
+			return wait(ctx, 50*time.Millisecond)
 		}
+		n.serve = answersAfter(time.Second)
 		ep := endpoint("h.example")
 		advertise(s, ep.Route, `h3=":443"`)
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		over := map[delivery.Protocol]int{}
-		for range 100 {
-			wg.Go(func() {
-				_, tr, err := s.Do(t.Context(), ep, delivery.ProtocolAuto, request())
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				over[tr.Protocol]++
-				mu.Unlock()
-			})
+		over, took := burst(t, s, ep, 100)
+		if quic, tcp, writes, _ := n.counts(); quic != 4 || tcp != 0 || writes != 100 || n.proofs != 1 {
+			t.Errorf("%d QUIC dials, %d over TCP, %d writes, %d with proof", quic, tcp, writes, n.proofs)
 		}
+		if over[delivery.ProtocolHTTP3] != 100 || took != 1100*time.Millisecond {
+			t.Errorf("%v, the last after %v", over, took)
+		}
+	})
+}
+
+// TestBurstToAProvenOriginStaysOnHTTP3: as many connections as the burst fills
+// are dialled at once, and the next bursts find them warm.
+func TestBurstToAProvenOriginStaysOnHTTP3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n, ep := confirmed(t)
+		n.cool()
+		n.most, n.quic, n.tcp = 4, after(50*time.Millisecond), tcpAfter(100*time.Millisecond)
+		n.serve = answersAfter(time.Second)
+		before, _, _, _ := n.counts()
+		for i, want := range []time.Duration{1050 * time.Millisecond, time.Second, time.Second, time.Second} {
+			if over, took := burst(t, s, ep, 100); over[delivery.ProtocolHTTP3] != 100 || took != want {
+				t.Errorf("burst %d: %v, the last after %v, want %v", i, over, took, want)
+			}
+		}
+		if quic, tcp, _, _ := n.counts(); quic-before != 4 || tcp != 0 {
+			t.Errorf("%d QUIC dials, %d over TCP", quic-before, tcp)
+		}
+	})
+}
+
+// TestBurstBeyondEveryStreamWaitsBrieflyForOne: with all connections full, a
+// stream that comes free within the stagger is taken; TCP serves who got none.
+func TestBurstBeyondEveryStreamWaitsBrieflyForOne(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		answers time.Duration
+		h3      int
+		took    time.Duration
+	}{
+		{"streams come free in time", 60 * time.Millisecond, 200, 120 * time.Millisecond},
+		{"streams come free too late", time.Second, 128, 1150 * time.Millisecond}, // stagger, TCP's dial, its answer
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, n, ep := confirmed(t)
+				n.most, n.quic, n.tcp = 4, after(10*time.Millisecond), tcpAfter(50*time.Millisecond)
+				n.serve = answersAfter(time.Second)
+				burst(t, s, ep, 100) // four connections are up now
+				n.serve = answersAfter(tt.answers)
+				n.mu.Lock()
+				n.pool = slices.DeleteFunc(n.pool, func(c *fakeConn) bool { return c.proto != delivery.ProtocolHTTP3 })
+				n.mu.Unlock()
+				over, took := burst(t, s, ep, 200)
+				if over[delivery.ProtocolHTTP3] != tt.h3 || over[delivery.ProtocolHTTP2] != 200-tt.h3 || took != tt.took {
+					t.Errorf("%v, the last after %v", over, took)
+				}
+			})
+		})
+	}
+}
+
+// TestWhoLeavesTheQueueTakesNothing: TCP has won for those who queued; their
+// places are given up, and what comes free is there for the next delivery.
+func TestWhoLeavesTheQueueTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n, ep := confirmed(t)
+		n.most, n.streams, n.tcp = 1, 1, tcpAfter(10*time.Millisecond)
+		n.serve = func(_ context.Context, c *fakeConn, _ *delivery.Request) (*delivery.Response, error) {
+			if c.proto == delivery.ProtocolHTTP3 {
+				time.Sleep(time.Minute)
+			}
+			return ok200(), nil
+		}
+		var over map[delivery.Protocol]int
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			over, _ = burst(t, s, ep, 5)
+		}()
 		time.Sleep(time.Second)
-		close(release)
-		wg.Wait()
-		if quic, _, writes, _ := n.counts(); quic != 1 || writes != 100 || over[delivery.ProtocolHTTP3] != 32 {
-			t.Errorf("%d QUIC dials, %d writes, %v", quic, writes, over)
+		synctest.Wait()
+		n.mu.Lock()
+		waiting := n.waiting
+		n.mu.Unlock()
+		if waiting > 1 { // the one who shares is on the way to its verdict
+			t.Errorf("%d wait for a stream", waiting)
+		}
+		<-done
+		if over[delivery.ProtocolHTTP3] != 1 || over[delivery.ProtocolHTTP2] != 4 {
+			t.Errorf("%v", over)
 		}
 	})
 }

@@ -242,6 +242,8 @@ const (
 func classifyQUICDial(err error, e *delivery.SendError) {
 	e.Cause = delivery.CauseConnect
 	switch te, isTransport := errors.AsType[*quic.TransportError](err); {
+	case errors.Is(err, errUnproven):
+		e.Broken = delivery.BrokenAfterDeath
 	case isCertificateError(err):
 		e.Cause, e.Broken = delivery.CauseTLS, delivery.BrokenCertificate
 	case isTransport && te.ErrorCode >= cryptoErrorFirst && te.ErrorCode <= cryptoErrorLast:

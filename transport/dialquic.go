@@ -62,6 +62,7 @@ type quicAttempt struct {
 	ep     delivery.Endpoint
 	alt    delivery.Alternative
 	egress Egress
+	proof  bool
 	phase  phase
 	hs     delivery.Handshake
 }
@@ -96,7 +97,14 @@ func (d *quicDialer) dial(ctx context.Context, a *quicAttempt) (*link, error) {
 	}
 	a.hs.QUIC = up.took
 	a.hs.Remote = up.conn.RemoteAddr().String()
-	return d.finish(a, up), nil
+	l, w := d.finish(a, up)
+	if a.proof {
+		if err := w.proven(ctx, d.t.cfg.QUICHandshakeTimeout); err != nil {
+			w.close()
+			return nil, err
+		}
+	}
+	return l, nil
 }
 
 // candidates returns the addresses to dial. With hints and a slow resolver the
@@ -196,7 +204,7 @@ func (d *quicDialer) dialAddr(ctx context.Context, a *quicAttempt, to netip.Addr
 }
 
 // finish puts HTTP/3 on a connection.
-func (d *quicDialer) finish(a *quicAttempt, up quicUp) *link {
+func (d *quicDialer) finish(a *quicAttempt, up quicUp) (*link, *http3Wire) {
 	l := &link{
 		pool: d.t.pool, proto: delivery.ProtocolHTTP3, hs: a.hs, route: a.ep.Route, alt: a.alt,
 		limit: d.t.cfg.MaxStreamsHTTP3, resumed: up.conn.ConnectionState().TLS.DidResume,
@@ -206,5 +214,5 @@ func (d *quicDialer) finish(a *quicAttempt, up quicUp) *link {
 	w.stall.init(w)
 	l.wire = w
 	context.AfterFunc(up.conn.Context(), func() { d.t.pool.gone(l) })
-	return l
+	return l, w
 }

@@ -33,6 +33,7 @@ type bucket struct {
 // waiter is one caller who waits for a slot.
 type waiter struct {
 	opts   TCPOptions
+	proof  bool
 	result chan acquired // buffered: who hands over never blocks
 	since  uint64        // order of arrival, compared with dial.since
 }
@@ -49,8 +50,14 @@ type dial struct {
 	since    uint64
 }
 
+// dialOptions narrow a dial.
+type dialOptions struct {
+	protocol delivery.Protocol // over TCP; ProtocolNone = any
+	proof    bool              // over QUIC: the peer has to speak HTTP/3 before it counts
+}
+
 // dialFunc makes a connection for a bucket. It runs without the pool's lock.
-type dialFunc func(ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, protocol delivery.Protocol) (*link, *delivery.SendError)
+type dialFunc func(ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, opts dialOptions) (*link, *delivery.SendError)
 
 // pool owns every connection and decides who gets a slot, when to dial and when
 // to let go.
@@ -156,11 +163,11 @@ func (p *pool) warm(key bucketKey, opts TCPOptions) (*Conn, bool) {
 }
 
 // acquire returns a slot, on a connection that is up or on a new one.
-func (p *pool) acquire(ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, opts TCPOptions) (*Conn, error) {
+func (p *pool) acquire(ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, w *waiter) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, gaveUp(err, "before a dial")
 	}
-	w := &waiter{opts: opts, result: make(chan acquired, 1)}
+	w.result = make(chan acquired, 1)
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

@@ -79,7 +79,7 @@ func setupPool(t *testing.T, change func(*Config)) *poolBundle {
 }
 
 func (b *poolBundle) dial(
-	ctx context.Context, key bucketKey, _ delivery.Endpoint, alt delivery.Alternative, _ delivery.Protocol,
+	ctx context.Context, key bucketKey, _ delivery.Endpoint, alt delivery.Alternative, _ dialOptions,
 ) (*link, *delivery.SendError) {
 	b.mu.Lock()
 	b.dials++
@@ -121,7 +121,7 @@ func (b *poolBundle) kept() int {
 }
 
 func (b *poolBundle) get(ctx context.Context, key bucketKey) (*Conn, error) {
-	return b.acquire(ctx, key, delivery.Endpoint{Route: key.route}, delivery.Alternative{Host: key.host, Port: key.port}, TCPOptions{})
+	return b.acquire(ctx, key, delivery.Endpoint{Route: key.route}, delivery.Alternative{Host: key.host, Port: key.port}, &waiter{})
 }
 
 func (b *poolBundle) mustGet(key bucketKey) *Conn {
@@ -355,7 +355,7 @@ func TestConnectionThatDiesAtOnceFailsTheDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setupPool(t, nil)
 		defer b.end()
-		b.pool.dialer = func(ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, p delivery.Protocol) (*link, *delivery.SendError) {
+		b.pool.dialer = func(ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, p dialOptions) (*link, *delivery.SendError) {
 			l, err := b.dial(ctx, key, ep, alt, p)
 			l.wire.close()
 			return l, err
@@ -374,7 +374,7 @@ func TestIdleConnectionOfTheWrongKindGivesWay(t *testing.T) {
 		defer b.end()
 		key := tcpKey("a")
 		b.mustGet(key).Release()
-		c, err := b.acquire(t.Context(), key, delivery.Endpoint{Route: key.route}, delivery.Alternative{}, TCPOptions{Fresh: true})
+		c, err := b.acquire(t.Context(), key, delivery.Endpoint{Route: key.route}, delivery.Alternative{}, &waiter{opts: TCPOptions{Fresh: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func (p *pool) pumpLocked(b *bucket) {
 		if w == nil || !p.roomLocked(b, w.opts) {
 			return
 		}
-		p.startDialLocked(b, w.opts.Protocol)
+		p.startDialLocked(b, dialOptions{protocol: w.opts.Protocol, proof: w.proof})
 	}
 }
 
@@ -169,14 +169,14 @@ func (p *pool) span(b *bucket, protocol delivery.Protocol) int {
 	}
 }
 
-func (p *pool) startDialLocked(b *bucket, protocol delivery.Protocol) {
-	d := &dial{protocol: protocol, span: p.span(b, protocol), since: p.arrivals}
+func (p *pool) startDialLocked(b *bucket, opts dialOptions) {
+	d := &dial{protocol: opts.protocol, span: p.span(b, opts.protocol), since: p.arrivals}
 	b.dials = append(b.dials, d)
 	p.stats.Dialing++
 	key, ep, alt := b.key, b.ep, b.alt
 	p.background(func() {
 		started := time.Now()
-		l, err := p.dialer(p.dialCtx, key, ep, alt, protocol)
+		l, err := p.dialer(p.dialCtx, key, ep, alt, opts)
 		p.report(key, l, err, time.Since(started))
 		p.dialled(b, d, l, err)
 	})

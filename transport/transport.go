@@ -76,7 +76,7 @@ func (t *Transport) Warm(ep delivery.Endpoint, want Want) (*Conn, bool) {
 // that was up already can be the result. The error is a *delivery.SendError with
 // SentNever.
 func (t *Transport) DialTCP(ctx context.Context, ep delivery.Endpoint, opts TCPOptions) (*Conn, error) {
-	return t.pool.acquire(ctx, bucketKey{route: ep.Route}, ep, delivery.Alternative{}, opts)
+	return t.pool.acquire(ctx, bucketKey{route: ep.Route}, ep, delivery.Alternative{}, &waiter{opts: opts})
 }
 
 // DialQUIC returns a slot on a QUIC connection to an alternative, its handshake
@@ -85,7 +85,16 @@ func (t *Transport) DialTCP(ctx context.Context, ep delivery.Endpoint, opts TCPO
 // error is a *delivery.SendError with SentNever, whose Broken says what it means
 // for the alternative.
 func (t *Transport) DialQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (*Conn, error) {
-	return t.pool.acquire(ctx, quicKey(ep.Route, alt), ep, alt, TCPOptions{})
+	return t.pool.acquire(ctx, quicKey(ep.Route, alt), ep, alt, &waiter{})
+}
+
+// ProveQUIC is DialQUIC for an alternative that is not trusted: a connection
+// that it makes counts only once the peer's HTTP/3 SETTINGS and its answer to
+// ours have come, one round trip after the handshake. So a path that lets
+// handshakes pass and swallows what follows is found out before a request is
+// lost on it.
+func (t *Transport) ProveQUIC(ctx context.Context, ep delivery.Endpoint, alt delivery.Alternative) (*Conn, error) {
+	return t.pool.acquire(ctx, quicKey(ep.Route, alt), ep, alt, &waiter{proof: true})
 }
 
 func quicKey(route delivery.Route, alt delivery.Alternative) bucketKey {
@@ -94,7 +103,7 @@ func quicKey(route delivery.Route, alt delivery.Alternative) bucketKey {
 
 // dial is the pool's dialFunc.
 func (t *Transport) dial(
-	ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, protocol delivery.Protocol,
+	ctx context.Context, key bucketKey, ep delivery.Endpoint, alt delivery.Alternative, opts dialOptions,
 ) (*link, *delivery.SendError) {
 	egress, ok := t.egress[key.route.Egress]
 	if !ok {
@@ -104,11 +113,11 @@ func (t *Transport) dial(
 	var err error
 	var at phase
 	if key.quic {
-		a := &quicAttempt{ep: ep, alt: alt, egress: egress}
+		a := &quicAttempt{ep: ep, alt: alt, egress: egress, proof: opts.proof}
 		l, err = t.quic.dial(ctx, a)
 		at = a.phase
 	} else {
-		a := &tcpAttempt{ep: ep, egress: egress, protocol: protocol}
+		a := &tcpAttempt{ep: ep, egress: egress, protocol: opts.protocol}
 		l, err = t.tcp.dial(ctx, a)
 		at = a.phase
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,17 +28,18 @@ type virtual struct {
 	ep     delivery.Endpoint
 	alt    delivery.Alternative
 	cut    atomic.Bool // packets vanish
+	short  atomic.Bool // those with a short header vanish: what follows a handshake
 	closed chan error  // what the peer was told at the end of each connection
 }
 
 // cutRouter loses everything while told to.
 type cutRouter struct {
 	simnet.PerfectRouter
-	cut *atomic.Bool
+	cut, short *atomic.Bool
 }
 
 func (r *cutRouter) SendPacket(p simnet.Packet) error {
-	if r.cut.Load() {
+	if r.cut.Load() || r.short.Load() && p.Data[0]&0x80 == 0 {
 		return nil
 	}
 	return r.PerfectRouter.SendPacket(p)
@@ -47,7 +49,7 @@ func (r *cutRouter) SendPacket(p simnet.Packet) error {
 func inVirtualTime(t *testing.T, h http.HandlerFunc, f func(t *testing.T, v *virtual)) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &virtual{closed: make(chan error, 16)}
-		sim := &simnet.Simnet{Router: &cutRouter{cut: &v.cut}}
+		sim := &simnet.Simnet{Router: &cutRouter{cut: &v.cut, short: &v.short}}
 		link := simnet.NodeBiDiLinkSettings{Latency: oneWay}
 		client := sim.NewEndpoint(&net.UDPAddr{IP: net.IPv4(10, 0, 0, 1).To4(), Port: 5000}, link)
 		server := sim.NewEndpoint(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1).To4(), Port: 443}, link)
@@ -75,6 +77,7 @@ func inVirtualTime(t *testing.T, h http.HandlerFunc, f func(t *testing.T, v *vir
 		f(t, v)
 
 		v.cut.Store(false)
+		v.short.Store(false)
 		if err := v.tr.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -116,6 +119,70 @@ func TestSilenceIsATimeoutOfExactlyTheHandshakeTimeout(t *testing.T) {
 			t.Fatalf("took %v", took)
 		}
 	})
+}
+
+// TestHandshakeIsProvenByWhatFollowsIt, one round trip later.
+func TestHandshakeIsProvenByWhatFollowsIt(t *testing.T) {
+	inVirtualTime(t, ok200, func(t *testing.T, v *virtual) {
+		started := time.Now()
+		conn, err := v.tr.ProveQUIC(t.Context(), v.ep, v.alt)
+		if took := time.Since(started); err != nil || took < 4*oneWay || took > 5*oneWay {
+			t.Fatalf("%v after %v", err, took)
+		}
+		conn.Release()
+	})
+}
+
+// TestPathThatSwallowsWhatFollowsAHandshakeCostsNoRequest: the connection never
+// counts, and until the verdict it is not warm for anybody.
+func TestPathThatSwallowsWhatFollowsAHandshakeCostsNoRequest(t *testing.T) {
+	inVirtualTime(t, ok200, func(t *testing.T, v *virtual) {
+		v.short.Store(true)
+		started := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			if _, warm := v.tr.Warm(v.ep, Want{HTTP3: true, Alternative: v.alt}); warm {
+				t.Error("a connection that is not proven is warm")
+			}
+		}()
+		_, err := v.tr.ProveQUIC(t.Context(), v.ep, v.alt)
+		if se := wantSent(t, err, delivery.SentNever, delivery.CauseConnect); se.Broken != delivery.BrokenAfterDeath {
+			t.Fatalf("broken is %v", se.Broken)
+		}
+		if took := time.Since(started); took != 3*time.Second+2*oneWay {
+			t.Fatalf("took %v", took)
+		}
+		if live := v.tr.Stats().HTTP3.Live; live != 0 {
+			t.Fatalf("%d connections are live", live)
+		}
+	})
+}
+
+// TestBurstDialsAsManyConnectionsAsItFills, all at once and within the cap.
+func TestBurstDialsAsManyConnectionsAsItFills(t *testing.T) {
+	for _, tt := range []struct{ posts, conns int }{{32, 1}, {33, 2}, {100, 4}} {
+		slow := func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			ok200(w, r)
+		}
+		inVirtualTime(t, slow, func(t *testing.T, v *virtual) {
+			started := time.Now()
+			var wg sync.WaitGroup
+			for range tt.posts {
+				wg.Go(func() {
+					resp, err := v.quic(t.Context(), v.ep).RoundTrip(t.Context(), post(v.ep, "body"))
+					if err != nil || resp.Status != 200 {
+						t.Errorf("%+v, %v", resp, err)
+					}
+				})
+			}
+			wg.Wait()
+			// One round trip for the handshakes, one for the requests.
+			if took := time.Since(started); took != time.Second+4*oneWay || v.tr.Stats().HTTP3.Live != tt.conns {
+				t.Errorf("%d POSTs took %v on %d connections", tt.posts, took, v.tr.Stats().HTTP3.Live)
+			}
+		})
+	}
 }
 
 // TestReceiverMayThinkForLongerThanTheIdleTimeout of the QUIC layer.
