@@ -72,7 +72,7 @@ func (c *committer) open() {
 	}
 	b.b = c.db.NewBatch()
 	c.batch, c.elapsed = b, false
-	if err := c.sweeps.run(c.db, b.b); err != nil {
+	if err := c.sweeps.run(c.db, b.b, c.meta.next); err != nil {
 		c.kv.fail(fmt.Errorf("sweep consumed rows: %w", err))
 	}
 }
@@ -154,11 +154,11 @@ func (b *building) apply(fact delivery.Fact) delivery.Position {
 	if c.record != nil {
 		c.record(pos, fact)
 	}
+	c.sweeps.applied(pos, fact)
 	if _, ok := fact.(*delivery.Published); ok {
 		b.info.Publishes++
 	} else {
 		b.info.Facts++
-		c.sweeps.consumed(fact)
 	}
 	return pos
 }

@@ -42,8 +42,8 @@ func tryBench(tb testing.TB, fs vfs.FS, change ...func(*Config)) (*bench, error)
 	b := &bench{tb: tb, fs: fs, start: time.Now()}
 	cfg := Config{
 		Dir: "store", FS: fs, Node: "n1", MemTable: 1 << 20, Cache: 1 << 20, DedupeMemory: 64 << 10,
-		CommitDelay: 200 * time.Microsecond,
-		Retention:   Retention{Every: -1},
+		CommitDelay: 200 * time.Microsecond, lookAfter: 3,
+		Retention: Retention{Every: -1},
 		Observer: Observer{
 			Misuse: func(what string) { b.misuse.Store(&what) },
 			Batch:  func(BatchInfo) { b.batch.Add(1) },

@@ -67,6 +67,8 @@ type Config struct {
 
 	// record gets every fact that is folded, for tests.
 	record func(delivery.Position, delivery.Fact)
+	// lookAfter is the sweeper's; tests make it small.
+	lookAfter int
 }
 
 // Retention says how long what is finished is kept. What is pending is kept as
@@ -126,6 +128,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Watermark.Percent, 5)
 	orDefault(&c.Watermark.Every, time.Second)
 	orDefault(&c.Watermark.RetryAfter, 30*time.Second)
+	orDefault(&c.lookAfter, lookAfter)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -137,11 +137,11 @@ func (b *building) forgetDedupe(db *pebble.DB, tenant delivery.TenantNum) error 
 // may be published or sent for it any more.
 func (s *Store) DropSubscriber(ctx context.Context, at time.Time, sub delivery.SubscriberNum, reason delivery.Reason) error {
 	for last := false; !last; {
-		err := s.step(ctx, &step{alone: true, run: func(db *pebble.DB, b *building) error {
+		err := s.step(ctx, &step{alone: true, run: func(_ *pebble.DB, b *building) error {
 			if _, ok := b.touched[DeliveryRef{Subscriber: sub}]; ok {
 				return nil // the last step of it is in this batch; look again
 			}
-			rows, err := pendingRows(db, b.c.meta.partitions, sub, stepSize)
+			rows, err := b.c.pendingRows(sub, stepSize)
 			if err != nil {
 				return err
 			}
@@ -160,17 +160,21 @@ func (s *Store) DropSubscriber(ctx context.Context, at time.Time, sub delivery.S
 }
 
 // pendingRows reads up to limit rows of a subscriber from all places.
-func pendingRows(db *pebble.DB, partitions int, sub delivery.SubscriberNum, limit int) ([]delivery.Row, error) {
-	p := delivery.PartitionOf(sub, partitions)
-	var rows []delivery.Row
-	for _, prefix := range [...]byte{prefixReady, prefixRetry, prefixParked} {
-		from := appendPartSub(nil, prefix, p, sub)
-		// Whether they were handed out does not matter, so no watermark is read.
-		more, err := readRows(db, from, keyAfter(from), limit-len(rows), nil)
-		if err != nil {
-			return nil, err
+func (c *committer) pendingRows(sub delivery.SubscriberNum, limit int) (rows []delivery.Row, err error) {
+	p := delivery.PartitionOf(sub, c.meta.partitions)
+	read := func(from, end []byte) {
+		if err == nil {
+			// Whether they were handed out does not matter, so no watermark is read.
+			var more []delivery.Row
+			more, err = readRows(c.db, from, end, limit-len(rows), nil)
+			rows = append(rows, more...)
 		}
-		rows = append(rows, more...)
 	}
-	return rows, nil
+	for lane := range uint64(delivery.Lanes) {
+		read(c.sweeps.heads.span(queueRef{prefixReady, p, sub, lane}, headAt{}))
+	}
+	read(c.sweeps.heads.span(queueRef{prefixRetry, p, sub, 0}, headAt{}))
+	parked := appendPartSub(nil, prefixParked, p, sub)
+	read(parked, keyAfter(parked))
+	return rows, err
 }

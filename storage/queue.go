@@ -21,8 +21,7 @@ func (s *Store) partition(sub delivery.SubscriberNum) delivery.Partition {
 func (s *Store) Ready(sub delivery.SubscriberNum, lane delivery.Priority, after delivery.Seq, limit int) (rows []delivery.Row, err error) {
 	err = s.view(func(db *pebble.DB) error {
 		p := s.partition(sub)
-		from := appendReadyRow(make([]byte, 0, readyRowLen), p, sub, lane, after+1)
-		end := keyAfter(from[:readyRowLen-8])
+		from, end := s.heads.span(queueRef{prefixReady, p, sub, uint64(lane)}, headAt{seq: uint64(after + 1)})
 		rows, err = readRows(db, from, end, limit, leaseKey(p, sub, delivery.PlaceReady, uint64(lane)))
 		return err
 	})
@@ -34,8 +33,7 @@ func (s *Store) Ready(sub delivery.SubscriberNum, lane delivery.Priority, after 
 func (s *Store) Retrying(sub delivery.SubscriberNum, afterDue time.Time, afterSeq delivery.Seq, limit int) (rows []delivery.Row, err error) {
 	err = s.view(func(db *pebble.DB) error {
 		p := s.partition(sub)
-		from := appendRetryRow(make([]byte, 0, retryRowLen), p, sub, afterDue, afterSeq+1)
-		end := keyAfter(from[:partSubLen])
+		from, end := s.heads.span(queueRef{prefixRetry, p, sub, 0}, headAt{milliOf(afterDue), uint64(afterSeq + 1)})
 		rows, err = readRows(db, from, end, limit, leaseKey(p, sub, delivery.PlaceRetry, 0))
 		return err
 	})
@@ -47,8 +45,7 @@ func (s *Store) Retrying(sub delivery.SubscriberNum, afterDue time.Time, afterSe
 func (s *Store) Parked(sub delivery.SubscriberNum, key delivery.KeyHash, after delivery.Seq, limit int) (rows []delivery.Row, err error) {
 	err = s.view(func(db *pebble.DB) error {
 		p := s.partition(sub)
-		from := appendParkedRow(make([]byte, 0, parkedRowLen), p, sub, key, after+1)
-		end := keyAfter(from[:parkedRowLen-8])
+		from, end := s.heads.span(queueRef{prefixParked, p, sub, uint64(key)}, headAt{seq: uint64(after + 1)})
 		rows, err = readRows(db, from, end, limit, leaseKey(p, sub, delivery.PlaceParked, uint64(key)))
 		return err
 	})
@@ -67,7 +64,8 @@ func leaseKey(p delivery.Partition, sub delivery.SubscriberNum, place delivery.P
 }
 
 // readRows reads the rows in [from, end) and fills in which of them were handed
-// out. It begins right at from, so what was consumed before it costs nothing.
+// out. It begins right at from, so what was consumed before it costs nothing; see
+// [heads] for what was consumed since the caller began at the beginning.
 func readRows(db *pebble.DB, from, end []byte, limit int, lease []byte) ([]delivery.Row, error) {
 	if limit <= 0 {
 		return nil, nil

@@ -143,50 +143,79 @@ func (b *bench) fillQueue(n int, sub delivery.SubscriberNum) {
 	}
 }
 
-// TestAConsumedQueueIsReadFromItsHeadWithoutWadingThroughIt looks at how many
-// dead rows an iterator meets on its way to the first live one.
-func TestAConsumedQueueIsReadFromItsHeadWithoutWadingThroughIt(t *testing.T) {
-	b := openBench(t, nil, func(c *Config) { c.MemTable = 16 << 20 })
-	flush := func() { noErr(t, b.view(func(db *pebble.DB) error { return db.Flush() })) }
-	b.fillQueue(5*sweepAfter, 9)
-	flush()
-	b.consume(9)
-	flush()
-	live := b.publish(b.event("live", 9))
-	rows := b.ready(9)
-	if len(rows) != 1 || rows[0].Event != live.Event {
-		t.Fatalf("rows %+v", rows)
-	}
-	noErr(t, b.view(func(db *pebble.DB) error {
-		prefix := append(appendPartSub(nil, prefixReady, b.partition(9), 9), byte(delivery.PriorityNormal))
-		it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: keyAfter(prefix)})
+// met is how many keys an iterator meets on its way to the first row of a run, as
+// reads of it begin.
+func (b *bench) met(ref queueRef) (n int) {
+	b.tb.Helper()
+	noErr(b.tb, b.view(func(db *pebble.DB) error {
+		from, end := b.heads.span(ref, headAt{})
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
 		if err != nil {
 			return err
 		}
 		defer it.Close()
-		if !it.First() {
-			t.Error("no row")
-		}
-		n := it.Stats().InternalStats.PointCount
-		t.Logf("the iterator met %d keys", n)
-		if n > 2*sweepAfter {
-			t.Errorf("the iterator met %d keys of %d dead rows", n, 5*sweepAfter)
-		}
-		return nil
+		it.First()
+		n = int(it.Stats().InternalStats.PointCount)
+		return it.Error()
 	}))
-	// What was swept is gone for good, what lives stays over a reopening.
-	noErr(t, b.Reopen())
-	if rows := b.ready(9); len(rows) != 1 || rows[0].Event != live.Event {
-		t.Errorf("after reopening: %+v", rows)
+	return n
+}
+
+// TestAConsumedQueueIsReadFromItsHeadWithoutWadingThroughIt looks at how many dead
+// rows are between the beginning of a read and the first live one.
+func TestAConsumedQueueIsReadFromItsHeadWithoutWadingThroughIt(t *testing.T) {
+	const look, rows = 64, 64*64 + 40
+	for _, flushed := range []bool{false, true} {
+		b := openBench(t, nil, func(c *Config) { c.MemTable, c.lookAfter = 16<<20, look })
+		flush := func() {
+			if flushed {
+				noErr(t, b.view(func(db *pebble.DB) error { return db.Flush() }))
+			}
+		}
+		lane := queueRef{prefixReady, b.partition(9), 9, uint64(delivery.PriorityNormal)}
+		waiting := queueRef{prefixRetry, b.partition(9), 9, 0}
+		b.fillQueue(rows, 9)
+		flush()
+		for _, r := range b.ready(9) {
+			b.Commit([]delivery.Fact{b.retried(r, time.Now().Add(time.Duration(r.Seq)*time.Second))}, func(err error) { noErr(t, err) })
+		}
+		flush()
+		live := b.publish(b.event("live", 9))
+		for _, r := range b.retrying(9)[:rows-1] {
+			b.Commit([]delivery.Fact{b.delivered(r)}, func(err error) { noErr(t, err) })
+		}
+		flush()
+		b.publish(b.event("goes into a batch with those, or after them", 1))
+		b.publish(b.event("goes into a batch after those", 1))
+		// A row and its tombstone count as two.
+		if n, m := b.met(lane), b.met(waiting); n > 2*look+2 || m > 2*look+2 {
+			t.Errorf("flushed %v: reads met %d and %d keys of %d dead rows", flushed, n, m, rows)
+		}
+		// A row that will be due earlier is not overlooked.
+		early := b.event("early", 9)
+		early.Targets[0].Due = time.Now()
+		b.publish(early)
+		if got := b.retrying(9); len(got) != 2 || got[0].Event != early.Event.Key {
+			t.Errorf("waiting: %+v", got)
+		}
+		// What was swept is gone for good, what lives stays over a reopening.
+		for range 2 {
+			if got := b.ready(9); len(got) != 1 || got[0].Event != live.Event {
+				t.Errorf("flushed %v: rows %+v", flushed, got)
+			}
+			noErr(t, b.Reopen())
+		}
+		b.close()
 	}
 }
 
 func TestASweepNeverReachesALiveRow(t *testing.T) {
 	b := openBench(t, nil)
+	covered := coverLooks * b.cfg.lookAfter
 	stuck := b.publish(b.event("stuck", 9)) // a head that nobody takes
-	b.fillQueue(2*sweepAfter+10, 9)
+	b.fillQueue(2*covered+10, 9)
 	rows := b.ready(9)[1:]
-	for chunk := range slices.Chunk(rows[:2*sweepAfter], 1024) {
+	for chunk := range slices.Chunk(rows[:2*covered], 1024) {
 		var facts []delivery.Fact
 		for _, r := range chunk {
 			m := b.retried(r, time.Now().Add(time.Hour))
@@ -200,10 +229,10 @@ func TestASweepNeverReachesALiveRow(t *testing.T) {
 		t.Fatalf("%d rows are left, want 11", len(left))
 	}
 	waiting := b.retrying(9)
-	if len(waiting) != 2*sweepAfter {
-		t.Fatalf("%d rows wait, want %d", len(waiting), 2*sweepAfter)
+	if len(waiting) != 2*covered {
+		t.Fatalf("%d rows wait, want %d", len(waiting), 2*covered)
 	}
-	for chunk := range slices.Chunk(waiting[:2*sweepAfter-1], 1024) {
+	for chunk := range slices.Chunk(waiting[:2*covered-1], 1024) {
 		var facts []delivery.Fact
 		for _, r := range chunk {
 			m := b.delivered(r)

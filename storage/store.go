@@ -37,6 +37,7 @@ type Store struct {
 	cache   *pebble.Cache
 	commit  atomic.Pointer[committer] // nil while closed
 	lease   atomic.Pointer[delivery.Lease]
+	heads   *heads // under kv.mu, like the database that they are about
 
 	partitions int       // set by Open, then constant
 	registry   *Registry // set by Open, then constant
@@ -136,6 +137,8 @@ func (s *Store) openLocked() error {
 	s.lease.Store(&lease)
 	c := newCommitter(&s.kv, db, &s.cfg, m, lease)
 	c.hooks, c.spool, c.record = &s.hooks, s.spool, s.cfg.record
+	s.heads = &heads{}
+	c.sweeps.heads, c.sweeps.lookAfter = s.heads, s.cfg.lookAfter
 	c.start()
 	s.commit.Store(c)
 	ctx, end := context.WithCancel(context.Background())
