@@ -54,7 +54,7 @@ func (c *crashes) MaybeError(op errorfs.Op) error {
 	}
 	acked := int(c.acked.Load())
 	fs := c.mem.CrashClone(cfg)
-	c.list = append(c.list, crash{fs, fmt.Sprintf("%v %s", op.Kind, op.Path), acked, len(c.rec.list())})
+	c.list = append(c.list, crash{fs, fmt.Sprintf("%v %s", op.Kind, op.Path), acked, c.rec.count()})
 	return nil
 }
 
@@ -98,7 +98,7 @@ func crashEverywhere(t *testing.T, steps int, spool int64, unsynced bool) {
 	for i := range steps {
 		s.step()
 		noErr(t, s.err)
-		cr.acked.Store(int64(len(rec.list())))
+		cr.acked.Store(int64(rec.count()))
 		if i%20 == 10 {
 			noErr(t, b.view(func(db *pebble.DB) error { return db.Flush() }))
 		}
@@ -323,13 +323,13 @@ func failFrom(t *testing.T, inj *injected) bool {
 	s := newSim(b, rec, 5)
 	acked := 0
 	for i := range 25 {
-		before := len(rec.list())
+		before := rec.count()
 		s.step()
 		if s.err != nil {
 			acked = before
 			break
 		}
-		acked = len(rec.list())
+		acked = rec.count()
 		if i == 12 {
 			_ = b.view(func(db *pebble.DB) error { return db.Flush() })
 		}
@@ -344,7 +344,7 @@ func failFrom(t *testing.T, inj *injected) bool {
 	if err := b.Healthy(); s.err != nil && !errors.Is(err, errInjected) {
 		t.Fatalf("%s: the store says %v", what, err)
 	}
-	recorded := len(rec.list())
+	recorded := rec.count()
 	inj.heal.Store(true)
 	if err := b.Reopen(); err != nil {
 		t.Fatalf("%s: %v", what, err)

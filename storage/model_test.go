@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -22,21 +23,26 @@ func TestRandomOperationsDoWhatTheModelSays(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-model-seed=%d", seed)
-	rec := &recorder{}
-	b := openBench(t, nil, rec.config)
+	start, rec := time.Now(), &recorder{}
+	b := openBench(t, nil, rec.config, func(c *Config) {
+		if *modelOps > 100_000 {
+			c.MemTable, c.Cache = 32<<20, 128<<20
+		}
+	})
 	s := newSim(b, rec, seed)
 	for i := range *modelOps {
 		s.step()
 		if s.err != nil {
 			t.Fatalf("operation %d: %v", i, s.err)
 		}
-		if i%100 == 99 {
-			s.check()
+		if i%max(100, *modelOps/50) == 99 {
+			s.checkSome(2000)
+			t.Logf("%d operations, %d facts, %d deliveries, %v", i+1, rec.count(), len(s.all), time.Since(start).Round(time.Second))
 		}
-		switch s.rng.IntN(200) {
+		switch s.rng.IntN(max(200, *modelOps/50)) {
 		case 0:
 			noErr(t, b.Reopen())
-			s.check()
+			s.checkSome(2000)
 		case 1:
 			noErr(t, b.view(func(db *pebble.DB) error { return db.Flush() }))
 		}
@@ -48,7 +54,12 @@ func TestRandomOperationsDoWhatTheModelSays(t *testing.T) {
 			t.Fatalf("position %d after %d", facts[i+1].pos, facts[i].pos)
 		}
 	}
-	sameRows(t, "folded into an empty store", foldAll(t, facts, b.Partitions(), false), b.dump())
+	fresh := foldInto(t, facts, b.Partitions(), false)
+	defer func() { noErr(t, fresh.Close()) }()
+	noErr(t, b.view(func(db *pebble.DB) error {
+		t.Logf("%d facts, %d rows", len(facts), sameDB(t, "folded into an empty store", fresh, db))
+		return nil
+	}))
 	few := facts[:min(60, len(facts))]
 	sameRows(t, "folded partition by partition", foldAll(t, few, b.Partitions(), true), foldAll(t, few, b.Partitions(), false))
 }

@@ -1,10 +1,12 @@
 package storage
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -47,18 +49,40 @@ func (r *recorder) list() []recorded {
 	return slices.Clone(r.facts)
 }
 
-func (r *recorder) last() delivery.Position {
-	l := r.list()
-	return l[len(l)-1].pos
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.facts)
 }
 
-// foldAll folds recorded facts into an empty database, partition by partition
-// where split is set, and returns its rows.
+func (r *recorder) last() delivery.Position {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts[len(r.facts)-1].pos
+}
+
+// foldAll folds recorded facts into an empty database and returns its rows.
 func foldAll(tb testing.TB, facts []recorded, partitions int, split bool) []string {
+	tb.Helper()
+	db := foldInto(tb, facts, partitions, split)
+	defer func() { noErr(tb, db.Close()) }()
+	return dump(tb, db)
+}
+
+// foldInto folds recorded facts into an empty database, partition by partition
+// where split is set.
+func foldInto(tb testing.TB, facts []recorded, partitions int, split bool) *pebble.DB {
 	tb.Helper()
 	db, err := pebble.Open("fold", &pebble.Options{FS: vfs.NewMem(), Merger: merger, Logger: quietPebble{}})
 	noErr(tb, err)
-	defer func() { noErr(tb, db.Close()) }()
+	for part := range slices.Chunk(facts, 10_000) {
+		foldPart(tb, db, part, partitions, split)
+	}
+	return db
+}
+
+func foldPart(tb testing.TB, db *pebble.DB, facts []recorded, partitions int, split bool) {
+	tb.Helper()
 	b := db.NewBatch()
 	all := fold{partitions: partitions, all: true}
 	for _, f := range facts {
@@ -75,25 +99,59 @@ func foldAll(tb testing.TB, facts []recorded, partitions int, split bool) []stri
 	}
 	noErr(tb, all.flush(b))
 	noErr(tb, db.Apply(b, pebble.NoSync))
-	return dump(tb, db)
 }
 
-// dump returns all rows but those of the store itself and its configuration.
-func dump(tb testing.TB, db *pebble.DB) []string {
-	tb.Helper()
-	it, err := db.NewIter(nil)
-	noErr(tb, err)
-	defer it.Close()
-	var rows []string
-	for ok := it.First(); ok; ok = it.Next() {
-		if k := it.Key()[0]; k != prefixMeta && k != prefixConfig {
+// row is a row of a database as it is compared and shown.
+type row struct{ key, value []byte }
+
+func (r row) String() string { return fmt.Sprintf("%c %x = %x", r.key[0], r.key[1:], r.value) }
+
+// rowsOf yields all rows but those of the store itself and its configuration. A
+// row is valid until the next one.
+func rowsOf(tb testing.TB, db *pebble.DB) iter.Seq[row] {
+	return func(yield func(row) bool) {
+		it, err := db.NewIter(nil)
+		noErr(tb, err)
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			if k := it.Key()[0]; k == prefixMeta || k == prefixConfig {
+				continue
+			}
 			v, err := it.ValueAndErr()
 			noErr(tb, err)
-			rows = append(rows, fmt.Sprintf("%c %x = %x", k, it.Key()[1:], v))
+			if !yield(row{it.Key(), v}) {
+				return
+			}
 		}
+		noErr(tb, it.Error())
 	}
-	noErr(tb, it.Error())
+}
+
+func dump(tb testing.TB, db *pebble.DB) (rows []string) {
+	tb.Helper()
+	for r := range rowsOf(tb, db) {
+		rows = append(rows, r.String())
+	}
 	return rows
+}
+
+// sameDB fails the test where the rows of two databases differ, and returns how
+// many there are.
+func sameDB(tb testing.TB, what string, got, want *pebble.DB) (n int) {
+	tb.Helper()
+	next, stop := iter.Pull(rowsOf(tb, want))
+	defer stop()
+	for g := range rowsOf(tb, got) {
+		w, ok := next()
+		if !ok || !bytes.Equal(g.key, w.key) || !bytes.Equal(g.value, w.value) {
+			tb.Fatalf("%s: row %d is\n\t%s\nwant %v\n\t%s", what, n, g, ok, w)
+		}
+		n++
+	}
+	if w, ok := next(); ok {
+		tb.Fatalf("%s: row %d is missing: %s", what, n, w)
+	}
+	return n
 }
 
 func (b *bench) dump() (rows []string) {
@@ -295,6 +353,14 @@ func (s *sim) published(x *delivery.Published, pos delivery.Position) {
 
 // pick returns a random delivery that passes a test, or nil.
 func (s *sim) pick(ok func(*simDelivery) bool) *simDelivery {
+	for range 32 { // mostly there are many
+		if len(s.all) == 0 {
+			return nil
+		}
+		if d := s.all[s.rng.IntN(len(s.all))]; ok(d) {
+			return d
+		}
+	}
 	var list []*simDelivery
 	for _, d := range s.all {
 		if ok(d) {
@@ -403,6 +469,10 @@ func (s *sim) lease() {
 		s.marks[span] = slices.DeleteFunc(s.marks[span], func(w watermark) bool { return w.epoch == f.Lease.Epoch })
 		return
 	}
+	// What a later one of the same epoch covers, too, says nothing more.
+	s.marks[span] = slices.DeleteFunc(s.marks[span], func(w watermark) bool {
+		return w.epoch == f.Lease.Epoch && (w.due.Before(f.Due) || w.due.Equal(f.Due) && w.upTo <= f.UpTo)
+	})
 	s.marks[span] = append(s.marks[span], watermark{f.Lease.Epoch, f.Due, f.UpTo, s.rec.last()})
 }
 
@@ -500,6 +570,26 @@ func rowOrder(a, b delivery.Row) int {
 func (s *sim) check() {
 	tb := s.b.tb
 	tb.Helper()
+	s.checkRows()
+	s.checkDeliveries(s.all)
+}
+
+// checkSome is check, of the deliveries a random part.
+func (s *sim) checkSome(n int) {
+	s.b.tb.Helper()
+	s.checkRows()
+	if len(s.all) <= n {
+		s.checkDeliveries(s.all)
+		return
+	}
+	from := s.rng.IntN(len(s.all) - n)
+	s.checkDeliveries(s.all[from : from+n])
+	s.checkDeliveries(s.all[len(s.all)-n:])
+}
+
+func (s *sim) checkRows() {
+	tb := s.b.tb
+	tb.Helper()
 	pending := 0
 	for _, sub := range simSubs {
 		var want []delivery.Row
@@ -529,7 +619,15 @@ func (s *sim) check() {
 			}
 		}
 	}
-	for _, d := range s.all {
+	if open := s.b.openCount(); open != int64(pending) {
+		tb.Fatalf("open counters sum up to %d, want %d", open, pending)
+	}
+}
+
+func (s *sim) checkDeliveries(list []*simDelivery) {
+	tb := s.b.tb
+	tb.Helper()
+	for _, d := range list {
 		got, err := s.b.Delivery(context.Background(), d.ref.Event, d.ref.Subscriber)
 		noErr(tb, err)
 		if got.State != d.state || got.Attempts != d.attempts {
@@ -545,38 +643,36 @@ func (s *sim) check() {
 			tb.Fatalf("delivery %+v: dead letter %v (%v), want %v", d.ref, dead, err, d.dead)
 		}
 	}
-	if open := s.b.openCount(); open != int64(pending) {
-		tb.Fatalf("open counters sum up to %d, want %d", open, pending)
-	}
 }
 
-// rows reads all of a subscriber's rows, in small pages.
+// rows reads all of a subscriber's rows, in pages of one size.
 func (s *sim) rows(sub delivery.SubscriberNum) []delivery.Row {
 	tb := s.b.tb
 	var out []delivery.Row
+	page := 3 + s.rng.IntN(500)
 	for lane := range delivery.Priority(delivery.Lanes) {
 		for after := delivery.Seq(0); ; {
-			rows, err := s.b.Ready(sub, lane, after, 3)
+			rows, err := s.b.Ready(sub, lane, after, page)
 			noErr(tb, err)
 			out = append(out, rows...)
-			if len(rows) < 3 {
+			if len(rows) < page {
 				break
 			}
-			after = rows[2].Seq
+			after = rows[page-1].Seq
 		}
 	}
 	var due time.Time
 	for after := delivery.Seq(0); ; {
-		rows, err := s.b.Retrying(sub, due, after, 3)
+		rows, err := s.b.Retrying(sub, due, after, page)
 		noErr(tb, err)
 		out = append(out, rows...)
-		if len(rows) < 3 {
+		if len(rows) < page {
 			break
 		}
-		due, after = rows[2].Due, rows[2].Seq
+		due, after = rows[page-1].Due, rows[page-1].Seq
 	}
 	for _, key := range []string{"k1", "k2"} {
-		rows, err := s.b.Parked(sub, delivery.HashKey(key), 0, 1000)
+		rows, err := s.b.Parked(sub, delivery.HashKey(key), 0, 1<<30)
 		noErr(tb, err)
 		out = append(out, rows...)
 	}
