@@ -25,6 +25,9 @@ type Row struct {
 	Key        KeyHash   // ordering key; 0 = free
 	Attempts   int       // tries so far, over replays too
 	Replayed   bool      // re-entered by a replay
+	// Base is how many of the attempts came before the last replay: it began the
+	// ladder anew.
+	Base int
 	// First is the sequence the delivery entered the queue with. It decides the
 	// order inside one ordering key, across retries and parking.
 	First Seq

@@ -49,6 +49,7 @@ type actor struct {
 	lanes     [delivery.Lanes]lane
 	retry     retryWindow
 	lines     map[delivery.KeyHash]*line
+	held      holdUp             // strict: the last head that everything waited for
 	moreLines bool               // more keys are blocked than lines knows
 	wanting   []delivery.KeyHash // lines whose parked rows are to be read
 	window    int                // rows per lane that are worth having

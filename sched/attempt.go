@@ -190,7 +190,7 @@ func (s *Scheduler) judge(a *actor, it *item, event *delivery.Event, b *batch) *
 	at.Number, at.LeasedAt, at.Lease = it.number(), it.takenAt, s.queue.Lease()
 	at.Outcome = delivery.Classify(at.Result, at.EndedAt)
 	t := tried{
-		number: at.Number, keyed: it.row.Key != 0, replayed: it.row.Replayed, out: at.Outcome,
+		tries: at.Number - it.row.Base, keyed: it.row.Key != 0, out: at.Outcome,
 		age: s.time.age(it.row.EnteredAt, at.EndedAt), now: at.EndedAt,
 	}
 	return s.conclude(a, it, b, conclusion{

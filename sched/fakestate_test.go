@@ -161,7 +161,7 @@ func (st *queueState) apply(pos delivery.Position, f delivery.Fact) {
 	case *delivery.Replayed:
 		r := delivery.Row{
 			Subscriber: f.Subscriber, Event: f.Event, Lane: f.Lane, Seq: pos, First: pos, Key: f.Key,
-			Attempts: f.Attempts, Replayed: true, EnteredAt: f.At,
+			Attempts: f.Attempts, Replayed: true, Base: f.Attempts, EnteredAt: f.At,
 		}
 		st.insert(r)
 		delete(st.ended, ref{f.Event, f.Subscriber})

@@ -30,12 +30,11 @@ func (d disposition) final() bool {
 
 // tried is an attempt that ended, as far as the ladder is concerned.
 type tried struct {
-	number   int              // the attempt's number
-	keyed    bool             // the row has an ordering key: it may block others
-	replayed bool             // the row re-entered the queue
-	out      delivery.Outcome // what the attempt meant
-	age      time.Duration    // since the row entered the queue
-	now      time.Time        // wall
+	tries int              // attempts since the row entered the queue, this one included
+	keyed bool             // the row has an ordering key: it may block others
+	out   delivery.Outcome // what the attempt meant
+	age   time.Duration    // since the row entered the queue
+	now   time.Time        // wall
 }
 
 // afterAttempt decides what becomes of a row whose attempt ended. u is drawn
@@ -49,14 +48,10 @@ func afterAttempt(sub *delivery.Subscriber, t tried, u float64) disposition {
 	case delivery.ClassInterrupted:
 		return disposition{next: delivery.NextRetry, reason: t.out.Reason, due: ceilMilli(t.now)}
 	}
-	tries := t.number
-	if t.replayed {
-		tries = rungByAge(sub.Retry, t.age)
-	}
-	if tries >= attemptsAllowed(sub, t.keyed) {
+	if t.tries >= attemptsAllowed(sub, t.keyed) {
 		return disposition{next: delivery.NextDead, reason: delivery.ReasonExhausted}
 	}
-	wait := throttledWait(ladderWait(sub.Retry, tries, u), t.out.RetryAfter, u)
+	wait := throttledWait(ladderWait(sub.Retry, t.tries, u), t.out.RetryAfter, u)
 	if t.age+wait > maxAge(sub) {
 		// It could only be tried again when it is too old: say so now, while
 		// somebody may still look.
@@ -132,24 +127,6 @@ func throttledWait(wait, after time.Duration, u float64) time.Duration {
 	}
 	after = min(after+time.Duration(0.1*u*float64(after)), delivery.MaxRetryAfter)
 	return max(wait, after)
-}
-
-// rungByAge finds a replayed row's place on the ladder. Its attempts go on
-// counting over replays, so they do not tell; the time since it re-entered the
-// queue does. The slack of 15 % covers jitter.
-func rungByAge(r delivery.Retry, age time.Duration) int {
-	rungs := len(scheduleOf(r))
-	if r.Base > 0 {
-		rungs = cmp.Or(max(0, r.Attempts), defaultAttempts) - 1
-	}
-	var nominal time.Duration
-	for i := 1; i <= rungs; i++ {
-		nominal += ladderWait(r, i, 0.5)
-		if float64(age) < 0.85*float64(nominal) {
-			return i
-		}
-	}
-	return rungs + 1
 }
 
 // ceilMilli rounds up to the precision that is stored, so that nothing is due

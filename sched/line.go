@@ -1,6 +1,10 @@
 package sched
 
-import "github.com/dispatcher-engine/dispatcher/delivery"
+import (
+	"time"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
+)
 
 // headPlace says where the head of a blocked key stands.
 type headPlace uint8
@@ -39,6 +43,12 @@ type line struct {
 	// stale: the key was blocked, and nothing stands behind the head any more, but
 	// no fact has said so. The next one does.
 	stale bool
+}
+
+// holdUp is a head that all of a strict subscriber waited for.
+type holdUp struct {
+	by    delivery.EventKey // zero = the head failed before the actor was made
+	until time.Time         // wall; when it was finished
 }
 
 // lineLocked returns the line of a key.
@@ -152,7 +162,7 @@ func (a *actor) headDoneLocked(ln *line, b *batch, mayPark bool) (unblock bool) 
 	ln.stale = false
 	if ln.blocked {
 		if ln.waiters.n > 0 || ln.parking > 0 || ln.parked {
-			ln.where = headGone
+			ln.where, ln.event = headGone, delivery.EventKey{}
 		} else {
 			ln.blocked, unblock = false, true
 			a.unblockedLocked(ln)
@@ -181,10 +191,12 @@ func (a *actor) nextOfLineLocked(ln *line) {
 
 // unblockedLocked: rows of a strict subscriber that were left on disk may go.
 func (a *actor) unblockedLocked(ln *line) {
+	event := ln.event
 	ln.event = delivery.EventKey{}
 	if !a.strictLocked() || ln.key != delivery.StrictKey {
 		return
 	}
+	a.held = holdUp{by: event, until: a.s.wall()}
 	for i := range a.lanes {
 		a.lanes[i].rewind()
 	}
@@ -203,8 +215,10 @@ func (a *actor) crowdedLocked(ln *line) bool {
 func (a *actor) demoteLocked(ln *line, b *batch) {
 	first := ln.waiters.head
 	ln.blocked, ln.where, ln.head, ln.event = true, headGone, first.row.First, delivery.EventKey{}
-	a.parkLocked(ln, first, b).Block = true
+	// They wait for their turn, not for a head: nothing to tell.
+	m := a.parkLocked(ln, first, b)
+	m.Block, m.Note = true, ""
 	for ln.waiters.head != nil {
-		a.parkLocked(ln, ln.waiters.head, b)
+		a.parkLocked(ln, ln.waiters.head, b).Note = ""
 	}
 }

@@ -105,17 +105,15 @@ func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
 	if m.Next == delivery.NextDead {
 		m.Signature = signature(m.Reason, m.Attempt)
 	}
-	switch {
-	case a.urlChanged.After(it.row.EnteredAt):
-		m.Note = "the subscriber's url was changed while this delivery was pending"
-	case it.row.Place == delivery.PlaceParked:
-		m.Note = "had waited for earlier events of its ordering key"
-	}
+	m.Note = a.noteLocked(it)
 	tell = a.tellLocked(it, c, m)
 	b.move(it, m)
 	if it.row.Key != 0 {
 		ln := a.lineLocked(it.row.Key)
 		if c.final() {
+			if ln.blocked && ln.where == headRetry {
+				ln.event = it.row.Event // forgotten if the actor was away meanwhile
+			}
 			// A dead letter may be more than the queue can hold; it fails alone.
 			m.Unblock = a.headDoneLocked(ln, b, m.Next != delivery.NextDead)
 		} else {
@@ -125,6 +123,23 @@ func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
 		}
 	}
 	return tell
+}
+
+// noteLocked says, for the timeline, what happened to a row while it was pending
+// that its states do not say.
+func (a *actor) noteLocked(it *item) string {
+	switch {
+	case a.urlChanged.After(it.row.EnteredAt):
+		return "the subscriber's url was changed while this delivery was pending"
+	case it.row.Place == delivery.PlaceParked:
+		return "had waited for earlier events of its ordering key"
+	case it.row.Place == delivery.PlaceReady && a.held.until.After(it.row.EnteredAt):
+		if a.held.by.IsZero() {
+			return "had waited for an earlier event of its strict subscriber"
+		}
+		return "had waited for event " + a.held.by.String() + " of its strict subscriber"
+	}
+	return ""
 }
 
 // tellLocked makes the observer's event. The item is not the actor's any more

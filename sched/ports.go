@@ -32,7 +32,8 @@ type Queue interface {
 	// Health returns what was last committed about a subscriber's health.
 	Health(sub delivery.SubscriberNum) (delivery.Health, bool, error)
 	// Commit hands facts over. It never blocks; the order of calls is the order
-	// of positions. done runs on the committer's goroutine, never inside Commit.
+	// of positions. done runs on the committer's goroutine, or inside Commit if the
+	// queue takes nothing: it is closed, or is being opened again.
 	Commit(facts []delivery.Fact, done func(error))
 	// Lease is the right to act that facts and attempts carry.
 	Lease() delivery.Lease

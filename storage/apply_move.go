@@ -22,8 +22,9 @@ func (f *fold) moved(b *pebble.Batch, pos delivery.Position, x *delivery.Moved) 
 	if err := f.removeRow(b, p, &x.Row); err != nil {
 		return err
 	}
-	// A row that only steps behind its key says nothing about its delivery.
-	if x.Next != delivery.NextParked || x.Attempt != nil || x.Prior != nil {
+	// A row that only steps behind its key says nothing about its delivery, unless
+	// somebody will want to know what it waits for.
+	if x.Next != delivery.NextParked || x.Attempt != nil || x.Prior != nil || x.Note != "" {
 		f.val = appendMoved(f.val[:0], x)
 		if err := f.timeline(b, p, x.Row.Subscriber, x.Row.Event); err != nil {
 			return err
@@ -106,7 +107,7 @@ func (f *fold) replayed(b *pebble.Batch, pos delivery.Position, x *delivery.Repl
 	}
 	row := delivery.Row{
 		Subscriber: x.Subscriber, Event: x.Event, Lane: x.Lane, Seq: pos, Key: x.Key,
-		Attempts: x.Attempts, Replayed: true, First: pos, EnteredAt: x.At,
+		Attempts: x.Attempts, Replayed: true, Base: x.Attempts, First: pos, EnteredAt: x.At,
 	}
 	if err := f.putRow(b, p, &row); err != nil {
 		return err

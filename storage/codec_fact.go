@@ -199,7 +199,7 @@ func appendFactRow(b []byte, r *delivery.Row) []byte {
 	b = binary.AppendUvarint(b, uint64(r.Seq))
 	b = appendNano(b, r.Due)
 	b = binary.AppendUvarint(b, uint64(r.Key))
-	b = appendBool(appendInt(b, r.Attempts), r.Replayed)
+	b = appendInt(appendBool(appendInt(b, r.Attempts), r.Replayed), r.Base)
 	b = binary.AppendUvarint(b, uint64(r.First))
 	b = binary.AppendUvarint(b, uint64(r.LeasedBy))
 	return appendNano(b, r.EnteredAt)
@@ -209,7 +209,7 @@ func (d *decoder) factRow() delivery.Row {
 	return delivery.Row{
 		Subscriber: d.subscriber(), Event: d.eventKey(), Place: delivery.Place(d.byte()),
 		Lane: delivery.Priority(d.byte()), Seq: delivery.Seq(d.uvarint()), Due: d.nano(),
-		Key: delivery.KeyHash(d.uvarint()), Attempts: d.int(), Replayed: d.bool(),
+		Key: delivery.KeyHash(d.uvarint()), Attempts: d.int(), Replayed: d.bool(), Base: d.int(),
 		First: delivery.Seq(d.uvarint()), LeasedBy: delivery.Epoch(d.uvarint()), EnteredAt: d.nano(),
 	}
 }

@@ -16,11 +16,13 @@ const (
 	rowHasEntered // it is not the time in the event key
 	rowHasLeased
 	rowHasLane // a lane other than normal that the key does not say (R, K)
+	rowHasBase
 )
 
 // appendRow encodes what a row's key does not say:
 //
-//	version, flags, event, [attempts], [key], [first], [entered], [epoch], [lane]
+//	version, flags, event, [attempts], [key], [first], [entered], [epoch], [lane],
+//	[base]
 func appendRow(b []byte, r *delivery.Row) []byte {
 	var flags byte
 	if r.Replayed {
@@ -44,6 +46,9 @@ func appendRow(b []byte, r *delivery.Row) []byte {
 	if r.Place != delivery.PlaceReady && r.Lane != delivery.PriorityNormal {
 		flags |= rowHasLane
 	}
+	if r.Base != 0 {
+		flags |= rowHasBase
+	}
 	b = append(b, codecVersion, flags)
 	b = append(b, r.Event[:]...)
 	if flags&rowHasAttempts != 0 {
@@ -63,6 +68,9 @@ func appendRow(b []byte, r *delivery.Row) []byte {
 	}
 	if flags&rowHasLane != 0 {
 		b = append(b, byte(r.Lane))
+	}
+	if flags&rowHasBase != 0 {
+		b = appendInt(b, r.Base)
 	}
 	return b
 }
@@ -97,6 +105,9 @@ func decodeRow(key, value []byte) (delivery.Row, error) {
 	}
 	if flags&rowHasLane != 0 && r.Place != delivery.PlaceReady {
 		r.Lane = delivery.Priority(d.byte())
+	}
+	if flags&rowHasBase != 0 {
+		r.Base = d.int()
 	}
 	if r.Lane >= delivery.Lanes {
 		d.fail("lane")

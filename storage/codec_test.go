@@ -74,7 +74,7 @@ func (g gen) row() delivery.Row {
 	return delivery.Row{
 		Subscriber: delivery.SubscriberNum(g.number()), Event: g.key(), Place: delivery.Place(g.IntN(3)),
 		Lane: delivery.Priority(g.IntN(3)), Seq: delivery.Seq(g.number()), Due: g.time(), Key: delivery.KeyHash(g.number()),
-		Attempts: g.IntN(1000), Replayed: g.maybe(), First: delivery.Seq(g.number()), LeasedBy: delivery.Epoch(g.number()),
+		Attempts: g.IntN(1000), Replayed: g.maybe(), Base: g.IntN(3), First: delivery.Seq(g.number()), LeasedBy: delivery.Epoch(g.number()),
 		EnteredAt: g.time(),
 	}
 }

@@ -55,6 +55,32 @@ func TestATimelineTellsTheWholeHistoryAndIsAPathOfTheStateMachine(t *testing.T) 
 	}
 }
 
+func TestATimelineSaysWhatADeliveryWaitsForWhenThereIsSomethingToSay(t *testing.T) {
+	for note, want := range map[string][]delivery.State{
+		"":                {delivery.StateReceived},
+		"waits for event": {delivery.StateReceived, delivery.StateLeased, delivery.StateRetrying},
+	} {
+		b := openBench(t, nil)
+		x := b.event("a", 1)
+		x.Targets[0].Key = 5
+		r := b.publish(x)
+		m := b.moved(b.ready(1)[0], delivery.NextParked, delivery.ReasonOrder, 0)
+		m.Attempt, m.Note = nil, note
+		b.mustCommit(m)
+		d, err := b.Delivery(t.Context(), r.Event, 1)
+		noErr(t, err)
+		if got := states(d.Timeline); !slices.Equal(got, want) {
+			t.Errorf("note %q: states %v, want %v", note, got, want)
+		}
+		if last := d.Timeline[len(d.Timeline)-1]; last.Note != note || note != "" && last.Reason != delivery.ReasonOrder {
+			t.Errorf("note %q: %+v", note, last)
+		}
+		if d.Attempts != 0 {
+			t.Errorf("%d attempts", d.Attempts)
+		}
+	}
+}
+
 func TestReplayNeedsAFinishedDelivery(t *testing.T) {
 	b := openBench(t, nil)
 	sub := &delivery.Subscriber{Num: 1, ID: "s"}
@@ -75,7 +101,7 @@ func TestReplayNeedsAFinishedDelivery(t *testing.T) {
 	noErr(t, twice[0])
 	wantErr(t, twice[1], delivery.ErrState)
 	rows := b.ready(1)
-	if len(rows) != 2 || !rows[1].Replayed || rows[1].Attempts != 1 || rows[1].Event != dead.Event {
+	if len(rows) != 2 || !rows[1].Replayed || rows[1].Attempts != 1 || rows[1].Base != 1 || rows[1].Event != dead.Event {
 		t.Errorf("rows %+v", rows)
 	}
 	if _, _, err := b.DeadLetter(t.Context(), dead.Event, 1); !errors.Is(err, delivery.ErrNoDelivery) {

@@ -500,7 +500,7 @@ func (s *sim) replay() {
 	pos := s.rec.last()
 	row := delivery.Row{
 		Subscriber: d.ref.Subscriber, Event: d.ref.Event, Lane: delivery.PriorityNormal, Seq: pos, First: pos,
-		Attempts: d.attempts, Replayed: true, EnteredAt: s.now,
+		Attempts: d.attempts, Replayed: true, Base: d.attempts, EnteredAt: s.now,
 	}
 	if e, err := s.b.Event(context.Background(), d.ref.Event); err == nil {
 		row.Lane, row.Key = sub.Lane(e), sub.KeyFor(e.OrderingKey)
