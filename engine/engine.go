@@ -40,6 +40,7 @@ type Engine struct {
 	ingress   *ingress.Ingress // nil = none
 
 	tokens *tokens
+	census *census
 
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
@@ -161,6 +162,7 @@ func (e *Engine) schedule() error {
 	}
 	e.store.SetHooks(storage.Hooks{Admit: e.sched.Admit, Committed: e.sched.Committed, Aborted: e.sched.Aborted})
 	e.cleaner = newCleaner(e)
+	e.census = newCensus(e)
 	return nil
 }
 
@@ -203,6 +205,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.onStopped("sched", e.sched.Stop)
 	e.cleaner.start()
 	e.onStopped("cleaner", e.cleaner.stop)
+	e.census.start()
+	e.onStopped("census", e.census.stop)
 	if e.ingress != nil {
 		e.onStopped("ingress", e.ingress.Stop) // first of all
 	}

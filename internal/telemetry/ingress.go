@@ -56,6 +56,10 @@ func (m *Metrics) makeIngress() {
 	for kind := range kernelDrops(kernel.Counters{}) {
 		r.drops.WithLabelValues(kind)
 	}
+	for _, network := range []string{"tcp", "udp"} {
+		r.queue.WithLabelValues(network)
+		r.queueLimit.WithLabelValues(network)
+	}
 }
 
 func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {

@@ -19,10 +19,11 @@ type Metrics struct {
 
 	attempts      *prometheus.CounterVec   // protocol, reason
 	attemptTime   *prometheus.HistogramVec // protocol
-	lateness      prometheus.Histogram
-	moved         *prometheus.CounterVec // next, reason
-	breaker       *prometheus.CounterVec // to
-	disabled      *prometheus.CounterVec // reason
+	stateTime     *prometheus.HistogramVec // state
+	deliveryTime  *prometheus.HistogramVec // end
+	moved         *prometheus.CounterVec   // next, reason
+	breaker       *prometheus.CounterVec   // to
+	disabled      *prometheus.CounterVec   // reason
 	stalls        prometheus.Counter
 	handshakes    *prometheus.CounterVec   // protocol, result
 	handshakeTime *prometheus.HistogramVec // protocol
@@ -39,12 +40,17 @@ type Metrics struct {
 	storeFailures prometheus.Counter
 	diskFree      prometheus.Gauge
 	diskTotal     prometheus.Gauge
+	diskRefuses   prometheus.Gauge
 	retainedDead  prometheus.Counter
 	received      ingressMetrics
 }
 
 // latencyBuckets reach from a loopback round trip to an attempt's timeout.
 var latencyBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}
+
+// stateBuckets reach from a delivery that goes at once to the end of the retry
+// ladder, three days on.
+var stateBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 36000, 86400, 259200}
 
 // syncBuckets reach from a fast disk's fsync to a stall.
 var syncBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}
@@ -94,7 +100,8 @@ func (m *Metrics) histograms(name, help string, buckets []float64, labels ...str
 func (m *Metrics) makeDelivery() {
 	m.attempts = m.counters("attempts_total", "Attempts by protocol and by the outcome's reason.", "protocol", "reason")
 	m.attemptTime = m.histograms("attempt_seconds", "Duration of attempts, from dial to the answer.", latencyBuckets, "protocol")
-	m.lateness = m.histogram("attempt_lateness_seconds", "How long a delivery that could be sent waited for its turn.", latencyBuckets)
+	m.stateTime = m.histograms("state_seconds", "How long deliveries stay in a state: queued (could be sent, and waits for its turn), attempted, retrying (waits for its next attempt).", stateBuckets, "state")
+	m.deliveryTime = m.histograms("delivery_seconds", "Time from the acceptance of an event to the end of a delivery, by the end: delivered or dead.", stateBuckets, "end")
 	m.moved = m.counters("moves_total", "Deliveries that moved, by where to and why.", "next", "reason")
 	m.breaker = m.counters("breaker_changes_total", "Circuit breaker transitions by the new state.", "to")
 	m.disabled = m.counters("subscribers_disabled_total", "Subscribers the dispatcher disabled, by reason.", "reason")
@@ -120,6 +127,7 @@ func (m *Metrics) makeStore() {
 	m.storeFailures = m.counter("store_failures_total", "Times the store could not write any more and had to be opened again.")
 	m.diskFree = m.gauge("disk_free_bytes", "Free space of the data directory's file system.")
 	m.diskTotal = m.gauge("disk_total_bytes", "Size of the data directory's file system.")
+	m.diskRefuses = m.gauge("disk_refuses_publishes", "1 while publishes are refused because the free space is below the watermark.")
 	m.retainedDead = m.counter("dead_letters_expired_total", "Dead letters removed because their retention ended.")
 }
 
@@ -145,6 +153,7 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		gauge("ingress_"+what, ingressGaugeHelp[what], nil, func() float64 { return float64(read(e.IngressStats())) })
 	}
 	gauge("attempts_in_flight", "Attempts in flight.", nil, func() float64 { return float64(e.InFlight()) })
+	m.registry.MustRegister(newBacklog(e.Backlog))
 	gauge("ready", "1 while publishes are accepted.", nil, func() float64 {
 		if e.Ready() != nil {
 			return 0

@@ -30,13 +30,34 @@ func (m *Metrics) scheduler() sched.Observer {
 			protocol := e.Attempt.Result.Protocol.String()
 			m.attempts.WithLabelValues(protocol, e.Attempt.Outcome.Reason.String()).Inc()
 			m.attemptTime.WithLabelValues(protocol).Observe(e.Attempt.Result.Phases.Total.Seconds())
-			m.lateness.Observe(max(0, e.Lateness.Seconds()))
+			m.stateTime.WithLabelValues(stateQueued).Observe(max(0, e.Lateness.Seconds()))
+			m.stateTime.WithLabelValues(stateAttempted).Observe(e.Attempt.Result.Phases.Total.Seconds())
 			m.moved.WithLabelValues(nextName(e.Next), e.Reason.String()).Inc()
+			m.ended(e)
 		},
 		Moved:          func(e sched.Decided) { m.moved.WithLabelValues(nextName(e.Next), e.Reason.String()).Inc() },
 		BreakerChanged: func(e sched.BreakerChanged) { m.breaker.WithLabelValues(e.To.String()).Inc() },
 		Disabled:       func(e sched.Disabled) { m.disabled.WithLabelValues(e.Reason.String()).Inc() },
 		Stalled:        func(error) { m.stalls.Inc() },
+	}
+}
+
+// States that are timed, and ends.
+const (
+	stateQueued    = "queued"
+	stateAttempted = "attempted"
+	stateRetrying  = "retrying"
+)
+
+// ended times what an attempt's outcome leads to.
+func (m *Metrics) ended(e sched.AttemptFinished) {
+	at := e.Attempt.StartedAt.Add(e.Attempt.Result.Phases.Total)
+	switch e.Next {
+	case delivery.NextRetry:
+		m.stateTime.WithLabelValues(stateRetrying).Observe(max(0, e.Due.Sub(at).Seconds()))
+	case delivery.NextDelivered, delivery.NextDead:
+		m.deliveryTime.WithLabelValues(nextName(e.Next)).Observe(max(0, at.Sub(e.Event.AcceptedAt()).Seconds()))
+	default:
 	}
 }
 
@@ -79,7 +100,8 @@ func (m *Metrics) storage() storage.Observer {
 			m.syncs.Observe(b.Sync.Seconds())
 		},
 		Failed: func(error) { m.storeFailures.Inc() },
-		Disk: func(free, total uint64, _ bool) {
+		Disk: func(free, total uint64, full bool) {
+			m.diskRefuses.Set(map[bool]float64{true: 1}[full])
 			m.diskFree.Set(float64(free))
 			m.diskTotal.Set(float64(total))
 		},
@@ -131,7 +153,17 @@ func (m *Metrics) fill() {
 		m.attemptTime.WithLabelValues(p.String())
 	}
 	for _, r := range delivery.Reasons() {
-		m.moved.WithLabelValues("dead", r.String())
+		for _, next := range []delivery.Next{delivery.NextRetry, delivery.NextDead, delivery.NextCanceled, delivery.NextParked} {
+			m.moved.WithLabelValues(nextName(next), r.String())
+		}
+	}
+	m.moved.WithLabelValues(nextName(delivery.NextDelivered), delivery.ReasonDelivered.String())
+	m.fillProtocols()
+	for _, state := range []string{stateQueued, stateAttempted, stateRetrying} {
+		m.stateTime.WithLabelValues(state)
+	}
+	for _, next := range []delivery.Next{delivery.NextDelivered, delivery.NextDead} {
+		m.deliveryTime.WithLabelValues(nextName(next))
 	}
 	for b := delivery.BreakerClosed; b <= delivery.BreakerHalfOpen; b++ {
 		m.breaker.WithLabelValues(b.String())
@@ -149,4 +181,31 @@ func (m *Metrics) fill() {
 			m.denied.WithLabelValues(string(stage), string(rule))
 		}
 	}
+}
+
+// fillProtocols makes the series of connections and of the choice between them.
+func (m *Metrics) fillProtocols() {
+	for _, p := range protocols {
+		if p != delivery.ProtocolNone {
+			m.handshakes.WithLabelValues(p.String(), "up")
+			m.handshakeTime.WithLabelValues(p.String())
+		}
+		for c := delivery.CauseDNS; c <= delivery.CauseStreams; c++ {
+			m.handshakes.WithLabelValues(p.String(), c.String())
+		}
+		for why := transport.EvictClosed; why <= transport.EvictShutdown; why++ {
+			m.evictions.WithLabelValues(p.String(), why.String())
+		}
+		for _, v := range verdicts {
+			m.races.WithLabelValues(p.String(), verdictName(v))
+		}
+	}
+	for state := protoselect.StateUnknown; state <= protoselect.StateDisabled; state++ {
+		m.alternatives.WithLabelValues(state.String())
+	}
+}
+
+var verdicts = []protoselect.Verdict{
+	protoselect.VerdictNone, protoselect.VerdictUp, protoselect.VerdictPending, protoselect.VerdictNotStarted, protoselect.VerdictTimeout,
+	protoselect.VerdictExplicit, protoselect.VerdictCertificate, protoselect.VerdictFailed, protoselect.VerdictCanceled,
 }
