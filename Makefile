@@ -72,9 +72,10 @@ fmt: ## Format the code and apply the modernizers of go fix
 generate: ## Regenerate what is generated
 	$(GO) generate ./...
 
-tidy: ## Tidy both module files
+tidy: ## Tidy every module file
 	$(GO) mod tidy
 	cd tools/lint && GOWORK=off $(GO) mod tidy
+	cd tools/manifests && GOWORK=off $(GO) mod tidy
 
 vet: ## go vet, the tests against real peers included
 	$(GO) vet ./...

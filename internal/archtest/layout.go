@@ -12,7 +12,7 @@ import (
 // topLevel is the whole list of what may be there: a directory here is a box on
 // the architecture diagram, or one of the few that every repository has.
 var topLevel = []string{
-	".ci", "bench", "cmd", "delivery", "docs", "engine", "ingress", "internal", "protoselect",
+	".ci", "bench", "cmd", "delivery", "deploy", "docs", "engine", "ingress", "internal", "protoselect",
 	"sched", "scripts", "signing", "storage", "tools", "transport",
 }
 

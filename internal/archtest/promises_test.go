@@ -2,35 +2,38 @@ package archtest
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// promise is a test that the README names beside one of its promises.
-var promise = regexp.MustCompile("`([a-z/]+): (Test[A-Za-z0-9]+)`")
+// promise is a test that a document names beside one of its promises.
+var promise = regexp.MustCompile("`([a-z/0-9]+): (Test[A-Za-z0-9]+)`")
 
-// TestEveryPromiseOfTheReadmeNamesATestThatExists: a promise without its test is
-// an advertisement.
-func TestEveryPromiseOfTheReadmeNamesATestThatExists(t *testing.T) {
-	root, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+// TestEveryPromiseNamesATestThatExists: a promise without its test is an
+// advertisement.
+func TestEveryPromiseNamesATestThatExists(t *testing.T) {
+	guides, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := strings.TrimSpace(string(root))
-	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	found := map[string]int{}
+	for _, name := range append(guides, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(filepath.Clean(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range promise.FindAllStringSubmatch(string(text), -1) {
+			found[filepath.Base(name)]++
+			if !declares(t, filepath.Join(root, m[1]), m[2]) {
+				t.Errorf("%s names %s in %s, which does not exist", name, m[2], m[1])
+			}
+		}
 	}
-	found := promise.FindAllStringSubmatch(string(text), -1)
-	if len(found) < 8 {
-		t.Errorf("the README has 8 promises and names %d tests", len(found))
-	}
-	for _, m := range found {
-		if !declares(t, filepath.Join(dir, m[1]), m[2]) {
-			t.Errorf("the README names %s in %s, which does not exist", m[2], m[1])
+	for _, name := range []string{"README.md", "guarantees.md"} {
+		if found[name] < 8 {
+			t.Errorf("%s has 8 promises and names %d tests", name, found[name])
 		}
 	}
 }

@@ -1,0 +1,58 @@
+//go:build real
+
+package guide
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+	}
+	return files
+}
+
+// accepts runs a program that has to find nothing wrong.
+func accepts(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+}
+
+func TestRealDeployManifestsAreWhatKubernetesDecodes(t *testing.T) {
+	program := os.Getenv("DISPATCHER_REAL_MANIFESTS")
+	if program == "" {
+		t.Fatal("DISPATCHER_REAL_MANIFESTS is not set: run these tests with make test-real")
+	}
+	for _, file := range glob(t, "deploy/kubernetes/*.yaml") {
+		if filepath.Base(file) != "kustomization.yaml" {
+			accepts(t, program, file)
+		}
+	}
+}
+
+// The unit names a path at which no binary is here; a copy names this one.
+func TestRealDeployUnitIsGoodAndFenced(t *testing.T) {
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "dispatcher.service")
+	text := strings.ReplaceAll(read(t, "deploy/systemd/dispatcher.service"), "/usr/local/bin/dispatcher", self)
+	if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	accepts(t, "systemd-analyze", "verify", "--man=no", unit)
+	// 0 is a service that may do nothing, 10 one that may do everything.
+	accepts(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
+}
+

@@ -1,0 +1,11 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # sourced by scripts/test-real
+# What reads the files below deploy/: systemd for the unit, and Kubernetes' own
+# types for the manifests.
+commands=(systemd-analyze)
+packages=(systemd)
+tests=TestRealDeploy
+
+start() {
+  (cd tools/manifests && GOWORK=off go build -o "$scratch/manifests" .) &&
+    export DISPATCHER_REAL_MANIFESTS=$scratch/manifests
+}
