@@ -55,4 +55,3 @@ func TestRealDeployUnitIsGoodAndFenced(t *testing.T) {
 	// 0 is a service that may do nothing, 10 one that may do everything.
 	accepts(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
 }
-
