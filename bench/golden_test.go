@@ -126,7 +126,9 @@ func TestStorageReportLooksLikeItsGolden(t *testing.T) {
 	m := &BacklogMeasure{
 		Rows: 50_000, Subscribers: 500, FillRate: 40_000, FillPeak: 100 << 20, Cold: OpenMeasure{Open: 2, FirstRow: 2.1, All: 2.2, Found: 500, RSS: 60 << 20},
 		Warm: OpenMeasure{Open: 0.4, FirstRow: 0.41, All: 0.5, Found: 500, RSS: 50 << 20}, Consumed: 20_000, ConsumeRate: 100_000, ConsumePeak: 70 << 20,
-		Before: latency(0.02), After: latency(0.03), Disk: latency(0.4),
+		Killed: OpenMeasure{Open: 3, FirstRow: 3.1, All: 3.2, Found: 500, RSS: 61 << 20},
+		Before: latency(0.02), After: latency(0.03), FloorBefore: latency(0.01), FloorAfter: latency(0.015), Disk: latency(0.4),
+		Node: &NodeMeasure{Rows: 30_000, Ready: 0.5, First: 0.6, Delivered: 9000, Served: 400, Seconds: 5, RSS: 90 << 20},
 	}
 	golden(t, "storage.md", r.publishSection(), r.backlogSection(m))
 }

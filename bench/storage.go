@@ -36,15 +36,19 @@ type BacklogMeasure struct {
 	Subscribers int           `json:"subscribers"`
 	FillRate    float64       `json:"fill_rate"` // rows a second
 	FillPeak    int64         `json:"fill_rss_max"`
-	Cold        OpenMeasure   `json:"cold"` // the kernel's cache of the files was dropped
+	Killed      OpenMeasure   `json:"killed"` // the process was killed, its log must be replayed; no file is in the kernel's cache
+	Cold        OpenMeasure   `json:"cold"`   // the store was closed; no file is in the kernel's cache
 	Warm        OpenMeasure   `json:"warm"`
 	Consumed    int           `json:"consumed"`
 	ConsumeRate float64       `json:"consume_rate"` // outcomes a second, one writer
 	ConsumePeak int64         `json:"consume_rss_max"`
-	Before      stats.Latency `json:"heads_before"` // reads of heads, writers active
-	After       stats.Latency `json:"heads_after"`  // right after the rows were consumed
+	Before      stats.Latency `json:"heads_before"`       // reads of heads, writers active
+	After       stats.Latency `json:"heads_after"`        // right after the rows were consumed
+	FloorBefore stats.Latency `json:"heads_before_floor"` // of a queue of one row that nothing was consumed from
+	FloorAfter  stats.Latency `json:"heads_after_floor"`
 	BeforeCDF   []stats.Point `json:"heads_before_cdf"`
 	AfterCDF    []stats.Point `json:"heads_after_cdf"`
+	Node        *NodeMeasure  `json:"node,omitempty"` // nil = all rows were consumed before
 	Disk        stats.Latency `json:"disk_sync"`
 }
 
@@ -181,31 +185,51 @@ func (r *storageRun) publish(ctx context.Context, round, publishers int) error {
 const steps = 10
 
 // backlog fills a store, opens it anew, reads and consumes it.
-func (r *storageRun) backlog(ctx context.Context) error {
+func (r *storageRun) backlog(ctx context.Context) (err error) {
+	to, err := startArrivals(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.close()) }()
 	task := storageTask{
+		URL: to.url,
 		Dir: r.newDir(), Subscribers: r.c.Subscribers, FanOut: r.c.FanOut, Body: r.c.RowBody, Seed: r.c.Run.Seed,
 		Reads: r.c.Reads, Writers: r.c.Writers,
 	}
 	m := &BacklogMeasure{Rows: r.c.Rows, Subscribers: r.c.Subscribers}
 	r.data.Backlog = m
-	var err error
 	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe); err != nil {
 		return err
 	}
-	if err := r.process(func(w *worker.Worker) error { return r.fillBacklog(ctx, w, task, m) }); err != nil {
+	if err := r.register(ctx, task); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	if err := r.process(func(w *worker.Worker) error { return r.fillBacklog(ctx, w, task, m) }); !errors.Is(err, errKilled) {
 		return fmt.Errorf("fill: %w", err)
 	}
-	if err := host.Forget(task.Dir); err != nil {
-		return err
-	}
-	for _, into := range []*OpenMeasure{&m.Cold, &m.Warm} {
+	for _, into := range []*OpenMeasure{&m.Killed, &m.Cold, &m.Warm} {
+		if into != &m.Warm {
+			if err := host.Forget(task.Dir); err != nil {
+				return err
+			}
+		}
 		if err := r.process(func(w *worker.Worker) error { return r.reopen(ctx, w, task, into) }); err != nil {
 			return fmt.Errorf("open: %w", err)
 		}
 	}
-	r.progress.say("opened: first row after %.3f s cold, %.3f s warm; RSS %s", m.Cold.FirstRow, m.Warm.FirstRow, report.Bytes(m.Warm.RSS))
-	return r.process(func(w *worker.Worker) error { return r.consume(ctx, w, task, m) })
+	r.progress.say("opened: first row after %.3f s (killed), %.3f s (cold), %.3f s (warm); RSS %s",
+		m.Killed.FirstRow, m.Cold.FirstRow, m.Warm.FirstRow, report.Bytes(m.Killed.RSS))
+	if err := r.process(func(w *worker.Worker) error { return r.consume(ctx, w, task, m) }); !errors.Is(err, errKilled) {
+		return fmt.Errorf("consume: %w", err)
+	}
+	if left := r.c.Rows - m.Consumed; left > 0 {
+		m.Node, err = r.wholeNode(ctx, task, to, left)
+	}
+	return err
 }
+
+// errKilled: a step left its process to be killed with the store open.
+var errKilled = errors.New("killed with the store open")
 
 func (r *storageRun) fillBacklog(ctx context.Context, w *worker.Worker, task storageTask, m *BacklogMeasure) error {
 	seconds := 0.0
@@ -221,7 +245,10 @@ func (r *storageRun) fillBacklog(ctx context.Context, w *worker.Worker, task sto
 	m.FillRate = float64(r.c.Rows) / seconds
 	usage, err := host.UsageOf(w.PID())
 	m.FillPeak = usage.Peak
-	return errors.Join(err, w.Call(ctx, "close", nil, nil))
+	if err != nil {
+		return err
+	}
+	return errKilled
 }
 
 // parts cuts a count into at most steps parts of at least least.
@@ -258,7 +285,7 @@ func (r *storageRun) consume(ctx context.Context, w *worker.Worker, task storage
 	if err := w.Call(ctx, "heads", task, &heads); err != nil {
 		return fmt.Errorf("heads: %w", err)
 	}
-	m.Before, m.BeforeCDF = heads.Latency, heads.CDF
+	m.Before, m.BeforeCDF, m.FloorBefore = heads.Latency, heads.CDF, heads.Floor
 	seconds := 0.0
 	for i, part := range parts(r.c.Consume, 1000) {
 		task.First, task.Rows = i*7919, part[1] // another subscriber first each time
@@ -275,9 +302,12 @@ func (r *storageRun) consume(ctx context.Context, w *worker.Worker, task storage
 	if err := w.Call(ctx, "heads", task, &heads); err != nil {
 		return fmt.Errorf("heads: %w", err)
 	}
-	m.After, m.AfterCDF = heads.Latency, heads.CDF
+	m.After, m.AfterCDF, m.FloorAfter = heads.Latency, heads.CDF, heads.Floor
 	r.progress.say("heads of queues: p99 %.3f ms before, %.3f ms after", m.Before.P99, m.After.P99)
 	usage, err := host.UsageOf(w.PID())
 	m.ConsumePeak = usage.Peak
-	return errors.Join(err, w.Call(ctx, "close", nil, nil))
+	if err != nil {
+		return err
+	}
+	return errKilled
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dispatcher-engine/dispatcher/bench/load"
 )
@@ -41,6 +42,9 @@ type StorageConfig struct {
 	Reads int
 	// Writers that publish while heads are read. Default 4.
 	Writers int
+	// NodeFor is for how long a node delivers what is left of the backlog. Default
+	// 5 s.
+	NodeFor time.Duration
 }
 
 // StorageParts names what `bench storage` measures.
@@ -48,7 +52,7 @@ func StorageParts() []string { return []string{"publish", "backlog"} }
 
 // StorageQuick returns the sizes of the quick preset: under a minute.
 func StorageQuick() StorageConfig {
-	return StorageConfig{Rounds: 1, Publishers: []int{1, 16, 64}, Events: 2000, Rows: 50_000, Subscribers: 500, Consume: 20_000, Reads: 500}
+	return StorageConfig{Rounds: 1, Publishers: []int{1, 16, 64}, Events: 2000, Rows: 50_000, Subscribers: 500, Consume: 20_000, Reads: 500, NodeFor: 2 * time.Second}
 }
 
 // WithDefaults returns a copy with every zero field filled in.
@@ -69,6 +73,7 @@ func (c StorageConfig) WithDefaults() StorageConfig {
 	orDefault(&c.Consume, min(100_000, c.Rows))
 	orDefault(&c.Reads, 2000)
 	orDefault(&c.Writers, 4)
+	orDefault(&c.NodeFor, 5*time.Second)
 	return c
 }
 
@@ -99,5 +104,6 @@ func (c StorageConfig) Validate() error {
 	within("consume", c.Consume, 0, c.Rows)
 	within("reads", c.Reads, 1, many)
 	within("writers", c.Writers, 0, 1000)
+	within("node-for in milliseconds", int(c.NodeFor.Milliseconds()), 1, int(time.Hour.Milliseconds()))
 	return errors.Join(errs...)
 }

@@ -68,7 +68,7 @@ func (r *storageRun) backlogSection(m *BacklogMeasure) report.Section {
 	for _, row := range []struct {
 		name string
 		o    OpenMeasure
-	}{{"cold: files not cached", m.Cold}, {"warm", m.Warm}} {
+	}{{"after a kill, files not cached", m.Killed}, {"after a stop, files not cached", m.Cold}, {"after a stop", m.Warm}} {
 		open.Rows = append(open.Rows, []string{
 			row.name, report.Number(row.o.Open), report.Number(row.o.FirstRow), report.Number(row.o.All), fmt.Sprint(row.o.Found), report.Number(float64(row.o.RSS) / (1 << 20)),
 		})
@@ -77,7 +77,10 @@ func (r *storageRun) backlogSection(m *BacklogMeasure) report.Section {
 	for _, row := range []struct {
 		name string
 		l    stats.Latency
-	}{{"full backlog", m.Before}, {fmt.Sprintf("right after %d rows were consumed", m.Consumed), m.After}} {
+	}{
+		{"full backlog", m.Before}, {"floor in turn with it: a queue of one row", m.FloorBefore},
+		{fmt.Sprintf("right after %d rows were consumed", m.Consumed), m.After}, {"floor in turn with it: a queue of one row", m.FloorAfter},
+	} {
 		heads.Rows = append(heads.Rows, []string{
 			row.name, report.Number(row.l.P50), report.Number(row.l.P90), report.Number(row.l.P99), report.Number(row.l.Max), fmt.Sprint(row.l.N),
 		})
@@ -86,12 +89,23 @@ func (r *storageRun) backlogSection(m *BacklogMeasure) report.Section {
 		{"queued", report.Number(m.FillRate), report.Number(float64(m.FillPeak) / (1 << 20))},
 		{"delivered", report.Number(m.ConsumeRate), report.Number(float64(m.ConsumePeak) / (1 << 20))},
 	}, Note: fmt.Sprintf("A sync of 4 KiB on that disk: p50 %s ms, p99 %s ms.", report.Number(m.Disk.P50), report.Number(m.Disk.P99))}
+	tables := []report.Table{open, heads, rates}
+	if n := m.Node; n != nil {
+		tables = append(tables, report.Table{Title: "A whole node on what is left, after a kill",
+			Columns: []string{"rows queued", "ready s", "first delivery s", "deliveries", "in s", "subscribers served", "RSS max MiB"},
+			Rows: [][]string{{
+				fmt.Sprint(n.Rows), report.Number(n.Ready), report.Number(n.First), fmt.Sprint(n.Delivered), report.Number(n.Seconds),
+				fmt.Sprint(n.Served), report.Number(float64(n.RSS) / (1 << 20)),
+			}},
+			Note: fmt.Sprintf("Times are from the start of the process. When the node was ready, %d deliveries had arrived. The receiver runs beside it on the same machine.", n.AtReady),
+		})
+	}
 	return report.Section{
 		Title: "Backlog",
 		Text: fmt.Sprintf("%d queued deliveries over %d subscribers, payloads of %s, %d deliveries an event; each step in a fresh process. "+
 			"Heads are read from the very beginning of the queue, across whatever the consumed rows left behind, with %d writers.",
 			m.Rows, m.Subscribers, report.Bytes(int64(r.c.RowBody)), r.c.FanOut, r.c.Writers),
-		Tables: []report.Table{open, heads, rates},
+		Tables: tables,
 		Plots: []report.Plot{{Title: "Head of a queue", X: "ms", Y: "share", Kind: report.Steps, LogX: true, Series: []report.Line{
 			{Name: "full backlog", Points: m.BeforeCDF}, {Name: "after consuming", Points: m.AfterCDF},
 		}}},

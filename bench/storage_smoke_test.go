@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dispatcher-engine/dispatcher/bench"
 )
@@ -14,7 +15,7 @@ func TestStorageMeasuresPublishesAndABacklogEndToEnd(t *testing.T) {
 	dir := t.TempDir()
 	c := bench.StorageConfig{
 		Run:    bench.Run{Data: filepath.Join(onDisk(t), "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
-		Rounds: 1, Publishers: []int{1, 3}, Events: 40, Rows: 500, Subscribers: 20, FanOut: 3, Consume: 300, Reads: 30, Writers: 2,
+		Rounds: 1, Publishers: []int{1, 3}, Events: 40, Rows: 500, Subscribers: 20, FanOut: 3, Consume: 300, Reads: 30, Writers: 2, NodeFor: 100 * time.Millisecond,
 	}
 	rep, err := bench.Storage(t.Context(), c)
 	if err != nil {
@@ -32,6 +33,9 @@ func TestStorageMeasuresPublishesAndABacklogEndToEnd(t *testing.T) {
 	b := data.Backlog
 	if b.Cold.Found != 20 || b.Warm.Found != 20 || b.Warm.FirstRow <= 0 || b.Warm.RSS == 0 || b.Consumed != 300 || b.Before.N != 30 || b.After.N != 30 {
 		t.Errorf("%+v", b)
+	}
+	if b.Killed.Found != 20 || b.FloorAfter.N != 30 || b.Node == nil || b.Node.Rows != 200 || b.Node.First <= 0 || b.Node.Delivered == 0 || b.Node.RSS == 0 {
+		t.Errorf("%+v %+v", b, b.Node)
 	}
 	var out bytes.Buffer
 	if err := c.Run.Write("storage", rep, &out); err != nil {

@@ -32,6 +32,7 @@ type storageTask struct {
 	FanOut      int
 	Reads       int
 	Writers     int
+	URL         string // of the receiver that the subscribers are at
 }
 
 // storageResult is what came of it.
@@ -41,9 +42,10 @@ type storageResult struct {
 	Bytes    int64
 	Latency  stats.Latency
 	CDF      []stats.Point
-	Open     float64 // s: of the store
-	FirstRow float64 // s: from the beginning of Open to the first row with its event
-	Backlogs int     // subscribers with a backlog
+	Floor    stats.Latency // heads: of queues that nothing was consumed from
+	Open     float64       // s: of the store
+	FirstRow float64       // s: from the beginning of Open to the first row with its event
+	Backlogs int           // subscribers with a backlog
 }
 
 // storageProcess holds the store that is open between two calls.
@@ -62,13 +64,14 @@ type storageProcess struct {
 func ServeStorage(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &storageProcess{}
 	err := worker.Serve(ctx, in, out, map[string]worker.Method{
-		"publish": worker.Handle(s.publish),
-		"raw":     worker.Handle(s.raw),
-		"fill":    worker.Handle(s.fill),
-		"open":    worker.Handle(s.openAndRead),
-		"consume": worker.Handle(s.consume),
-		"heads":   worker.Handle(s.heads),
-		"close":   func(context.Context, json.RawMessage) (any, error) { return nil, s.close() },
+		"publish":  worker.Handle(s.publish),
+		"raw":      worker.Handle(s.raw),
+		"register": worker.Handle(s.register),
+		"fill":     worker.Handle(s.fill),
+		"open":     worker.Handle(s.openAndRead),
+		"consume":  worker.Handle(s.consume),
+		"heads":    worker.Handle(s.heads),
+		"close":    func(context.Context, json.RawMessage) (any, error) { return nil, s.close() },
 	})
 	return errors.Join(err, s.close())
 }
@@ -292,7 +295,8 @@ func (s *storageProcess) deliver(rows []delivery.Row, slots chan struct{}, faile
 }
 
 // heads times reads of the first row of random subscribers' queues, from the
-// very beginning of the queue, while writers publish.
+// very beginning of the queue, while writers publish. In turn with them it times
+// reads of a queue of one row that nothing was ever consumed from: the floor.
 func (s *storageProcess) heads(ctx context.Context, t storageTask) (storageResult, error) {
 	if s.rng == nil {
 		s.rng = rand.New(rand.NewPCG(t.Seed, 0x6865616473)) //nolint:gosec // repeatable, not secret
@@ -317,20 +321,40 @@ func (s *storageProcess) heads(ctx context.Context, t storageTask) (storageResul
 			return nil
 		})
 	}
-	took := make([]time.Duration, 0, t.Reads)
-	for range t.Reads {
-		if ctx.Err() != nil {
-			break
-		}
-		num := subscriberNum(s.rng.IntN(t.Subscribers), t.Subscribers)
-		begin := time.Now()
-		if _, err := s.store.Ready(num, delivery.PriorityNormal, 0, 1); err != nil {
-			return storageResult{}, errors.Join(err, writers.Wait())
-		}
-		took = append(took, time.Since(begin))
-	}
+	took, floor, err := s.readHeads(ctx, t)
 	cancel()
 	r := storageResult{}
 	r.Latency, r.CDF = latencyOf([][]time.Duration{took})
-	return r, errors.Join(writers.Wait(), ctx.Err())
+	r.Floor, _ = latencyOf([][]time.Duration{floor})
+	return r, errors.Join(err, writers.Wait(), ctx.Err())
+}
+
+func (s *storageProcess) readHeads(ctx context.Context, t storageTask) (took, floor []time.Duration, err error) {
+	events, err := newEventMaker(fmt.Sprintf("u%d", t.First), t.Body, t.Seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	untouched := delivery.SubscriberNum(t.Subscribers + 1 + t.First) //nolint:gosec // positive
+	if err := publishAll(ctx, s.store, events.event(0, untouched)); err != nil {
+		return nil, nil, err
+	}
+	read := func(num delivery.SubscriberNum, into *[]time.Duration) []delivery.Row {
+		begin := time.Now()
+		rows, e := s.store.Ready(num, delivery.PriorityNormal, 0, 1)
+		*into = append(*into, time.Since(begin))
+		err = errors.Join(err, e)
+		return rows
+	}
+	for range t.Reads {
+		read(subscriberNum(s.rng.IntN(t.Subscribers), t.Subscribers), &took)
+		rows := read(untouched, &floor)
+		if err != nil || ctx.Err() != nil || len(rows) != 1 {
+			return nil, nil, errors.Join(err, ctx.Err(), fmt.Errorf("%d rows, want 1", len(rows)))
+		}
+	}
+	// It is not part of the backlog.
+	rows := read(untouched, new([]time.Duration))
+	done := make(chan error, 1)
+	s.store.Commit([]delivery.Fact{delivered(s.store.Lease(), rows[0])}, func(err error) { done <- err })
+	return took, floor, errors.Join(err, <-done)
 }

@@ -248,8 +248,9 @@ func (a *app) benchStorage() *cobra.Command {
 		Long: `storage measures the store in processes of its own: how fast publishers side by
 side make events durable, with how many fsyncs, beside as many writers on a bare
 database; and a large backlog: how fast it fills, how soon after opening the
-first row is there, how much memory that takes, and how long a read of a queue's
-head takes right after many rows were consumed.
+first row is there, how much memory that takes, how long a read of a queue's
+head takes right after many rows were consumed, and how soon and in how much
+memory a whole node delivers what is left.
 
 Parts: ` + strings.Join(bench.StorageParts(), ", ") + `.`,
 		Example: `  dispatcher bench storage --quick
@@ -291,6 +292,7 @@ func bindStorage(f *pflag.FlagSet, c *bench.StorageConfig) {
 	f.IntVar(&c.Consume, "consume", c.Consume, "backlog: rows delivered before heads are read (default 100000, or all)")
 	f.IntVar(&c.Reads, "reads", d.Reads, "backlog: reads of heads")
 	f.IntVar(&c.Writers, "writers", d.Writers, "backlog: writers beside them")
+	f.DurationVar(&c.NodeFor, "node-for", d.NodeFor, "backlog: for how long a node delivers what is left")
 }
 
 func (a *app) benchSched() *cobra.Command {
