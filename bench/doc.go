@@ -4,6 +4,7 @@
 //	bench engine ─────► node, load generator, receiver: three processes
 //	                    beside the floor: a bare HTTP client, same bodies
 //	bench isolation ──► the same three processes, with and without what disturbs
+//	bench idle ───────► a node with a million subscribers and nothing to do
 //	bench storage ────► the store alone, beside bare synced commits
 //	bench sched ──────► the scheduler alone, with a simulated sender
 //	bench transports ─► h1, h2, h3 and auto over an emulated link

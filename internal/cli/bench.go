@@ -19,7 +19,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
-		a.benchEngine(), a.benchIsolation(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchWorker())
+		a.benchEngine(), a.benchIsolation(), a.benchIdle(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchWorker())
 	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
 prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
 and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
@@ -238,6 +238,37 @@ func bindIsolation(f *pflag.FlagSet, c *bench.IsolationConfig) {
 	f.IntVar(&c.Slots, "slots", d.Slots, "lanes: attempts in flight")
 	f.DurationVar(&c.Delay, "delay", d.Delay, "lanes: how long receivers take")
 	f.StringVar(&c.NodeConfig, "node-config", "", "configuration file for the node")
+}
+
+func (a *app) benchIdle() *cobra.Command {
+	var config bench.IdleConfig
+	c := &cobra.Command{
+		Use: "idle", Short: "What a node costs that has many subscribers and nothing to do", Args: noArgs,
+		Long: `idle makes a store with many registered subscribers and deliveries that are due
+hours from now, runs a node ("dispatcher serve") on it and measures the CPU time
+and memory of its process while nobody asks it anything; an empty node does the
+same in turns.`,
+		Example: `  dispatcher bench idle
+  dispatcher bench idle --subscribers 10000 --waiting 1000 --rounds 1`,
+	}
+	f, d := c.Flags(), config.WithDefaults()
+	benchRun(f, &config.Run)
+	f.IntVar(&config.Run.Cores, "cores", 0, "cores that the node may use; 0 = all")
+	f.IntVar(&config.Subscribers, "subscribers", d.Subscribers, "registered subscribers")
+	f.IntVar(&config.Waiting, "waiting", d.Waiting, "deliveries that are due hours from now")
+	f.IntVar(&config.Rounds, "rounds", d.Rounds, "rounds of both nodes")
+	f.DurationVar(&config.Settle, "settle", d.Settle, "how long a node is left alone first")
+	f.DurationVar(&config.For, "for", d.For, "how long it is measured")
+	f.StringVar(&config.NodeConfig, "node-config", "", "configuration file for the node")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := config.Validate(); err != nil {
+			return usageError(err)
+		}
+		a.prepareRun(c, &config.Run)
+		rep, err := bench.Idle(c.Context(), config)
+		return a.finishRun(config.Run, "idle", rep, err)
+	}
+	return c
 }
 
 func (a *app) benchStorage() *cobra.Command {

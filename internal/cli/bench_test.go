@@ -31,6 +31,7 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 		{[]string{"storage", "--rows", "10", "--subscribers", "11"}, "subscribers"},
 		{[]string{"sched", "--zipf", "0.5"}, "zipf"},
 		{[]string{"isolation", "--hang-for", "1ms"}, "hang-for"},
+		{[]string{"idle", "--subscribers", "-1"}, "subscribers"},
 		{[]string{"isolation", "--parts", "nonsense"}, "there are hanging"},
 		{[]string{"transports", "--network", "nowhere"}, "there are lan"},
 		{[]string{"transports", "--link", "wire"}, "tun or loopback"},
