@@ -92,6 +92,7 @@ func (e *Engine) DeleteEvent(ctx context.Context, tenant, id string) error {
 	if err := e.store.Expunge(ctx, time.Now(), key, delivery.ReasonEventDeleted); err != nil {
 		return e.eventFault(id, err)
 	}
+	e.sched.EventDeleted()
 	for _, target := range targets {
 		e.sched.Kick(target.Subscriber)
 	}

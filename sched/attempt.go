@@ -152,7 +152,7 @@ func clip(text string) string {
 }
 
 func (s *Scheduler) event(it *item) (*delivery.Event, error) {
-	if it.held != nil {
+	if it.held.current() {
 		return it.held.event, nil
 	}
 	return s.queue.Event(s.sending, it.row.Event)

@@ -49,6 +49,37 @@ func TestABacklogIsDeliveredThroughTheWindow(t *testing.T) {
 	})
 }
 
+// TestADeletedEventIsNotSentFromMemory: what is in memory may be a copy of
+// something that is not there any more.
+func TestADeletedEventIsNotSentFromMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.sub(1, func(s *delivery.Subscriber) { s.Concurrency = 1 })
+		r.send.setAnswer(func(c call) delivery.Result { return hang(c, time.Second, status(200)) })
+		var events []*delivery.Published
+		for i := range 8 {
+			events = append(events, r.fact(r.event(fmt.Sprint("e", i), nil), 1))
+		}
+		if err := r.q.publish(events...); err != nil {
+			t.Fatal(err)
+		}
+		settle(500 * time.Millisecond)
+		if st := r.s.Stats(); st.PayloadBytes == 0 {
+			t.Fatal("nothing was read ahead")
+		}
+		last := events[7].Event
+		r.q.mu.Lock()
+		delete(r.q.state.events, last.Key)
+		r.q.mu.Unlock()
+		r.s.EventDeleted()
+		settle(20 * time.Second)
+		if n := r.send.sentTo(1); n != 7 {
+			t.Errorf("%d attempts, want 7", n)
+		}
+		r.wantEnded(last, 1, delivery.NextCanceled)
+	})
+}
+
 func TestAFailureIsRetriedOnTheLadder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

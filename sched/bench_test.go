@@ -121,6 +121,10 @@ func (q *memoryQueue) Event(context.Context, delivery.EventKey) (*delivery.Event
 	return q.last, nil
 }
 
+func (q *memoryQueue) EventPage(keys []delivery.EventKey, _ int64) ([]*delivery.Event, error) {
+	return make([]*delivery.Event, len(keys)), nil
+}
+
 func (q *memoryQueue) Health(delivery.SubscriberNum) (delivery.Health, bool, error) {
 	return delivery.Health{}, false, nil
 }

@@ -415,6 +415,26 @@ func (q *fakeQueue) Event(_ context.Context, key delivery.EventKey) (*delivery.E
 	return e, nil
 }
 
+func (q *fakeQueue) EventPage(keys []delivery.EventKey, most int64) ([]*delivery.Event, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.read(); err != nil {
+		return nil, err
+	}
+	out := make([]*delivery.Event, len(keys))
+	for i, key := range keys {
+		e := q.state.events[key]
+		if e == nil {
+			continue
+		}
+		if most -= int64(len(e.Payload)); most < 0 {
+			break
+		}
+		out[i] = e
+	}
+	return out, nil
+}
+
 func (q *fakeQueue) Health(sub delivery.SubscriberNum) (delivery.Health, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

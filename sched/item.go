@@ -87,6 +87,7 @@ type payload struct {
 	size  int64
 	refs  atomic.Int32
 	from  *budget
+	era   uint64 // of the budget, when it was held
 }
 
 // eventOverhead stands for an event's fields beside its payload.
@@ -96,20 +97,25 @@ const eventOverhead = 512
 type budget struct {
 	most int64
 	used atomic.Int64
+	era  atomic.Uint64 // raised when an event was deleted
 }
 
 // hold takes an event into memory for refs deliveries; nil when there is no
 // room for it.
 func (b *budget) hold(e *delivery.Event, refs int) *payload {
-	size := int64(len(e.Payload)) + eventOverhead
+	size, era := int64(len(e.Payload))+eventOverhead, b.era.Load()
 	if b.used.Add(size) > b.most {
 		b.used.Add(-size)
 		return nil
 	}
-	p := &payload{event: e, size: size, from: b}
+	p := &payload{event: e, size: size, from: b, era: era}
 	p.refs.Store(int32(refs)) //nolint:gosec // targets of one event
 	return p
 }
+
+// current reports whether no event was deleted since p was held: after that only
+// the queue knows what may still be sent.
+func (p *payload) current() bool { return p != nil && p.era == p.from.era.Load() }
 
 func (p *payload) release() {
 	if p != nil && p.refs.Add(-1) == 0 {

@@ -29,6 +29,9 @@ type Queue interface {
 	NextWake(after time.Time) (time.Time, bool, error)
 	// Event reads an event; [delivery.ErrEventGone] when it was deleted.
 	Event(ctx context.Context, key delivery.EventKey) (*delivery.Event, error)
+	// EventPage reads several events at once. out[i] is nil where there is no
+	// event, or none any more without exceeding most bytes of payloads.
+	EventPage(keys []delivery.EventKey, most int64) (out []*delivery.Event, err error)
 	// Health returns what was last committed about a subscriber's health.
 	Health(sub delivery.SubscriberNum) (delivery.Health, bool, error)
 	// Commit hands facts over. It never blocks; the order of calls is the order

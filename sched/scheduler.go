@@ -184,6 +184,10 @@ func (s *Scheduler) Kick(sub delivery.SubscriberNum) {
 	})
 }
 
+// EventDeleted tells that an event was deleted. Payloads in memory are not used
+// any more from then on; the queue says which of them still are to be sent.
+func (s *Scheduler) EventDeleted() { s.payloads.era.Add(1) }
+
 // KickTenant tells that a tenant's record changed. At start it is called for
 // tenants with a reservation, which counts from then on.
 func (s *Scheduler) KickTenant(num delivery.TenantNum) error {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -49,6 +50,50 @@ func readEvent(r pebble.Reader, key delivery.EventKey, payload bool) (*delivery.
 		return nil, nil, fmt.Errorf("event %s: %w", key, err)
 	}
 	return e, targets, nil
+}
+
+// EventPage reads what a page of rows needs in one pass over the database: the events
+// of keys, with their payloads. out[i] is nil where there is none, and from where the
+// payloads exceed most bytes on; [Store.Event] says which. Keys in order are the
+// quickest. Callers must not modify them.
+func (s *Store) EventPage(keys []delivery.EventKey, most int64) (out []*delivery.Event, err error) {
+	out = make([]*delivery.Event, len(keys))
+	err = s.view(func(db *pebble.DB) error {
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixEvent}, UpperBound: []byte{prefixEvent + 1}})
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		var buf [17]byte
+		for i, key := range keys {
+			row := appendEventRow(buf[:0], key)
+			if i > 0 && keys[i-1] == key {
+				out[i] = out[i-1]
+				continue
+			}
+			if !it.SeekGE(row) || !bytes.Equal(it.Key(), row) {
+				if err := it.Error(); err != nil {
+					return err
+				}
+				continue
+			}
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			if most -= int64(len(v)); most < 0 {
+				return nil
+			}
+			if out[i], _, err = decodeEvent(key, v, true); err != nil {
+				return fmt.Errorf("event %s: %w", key, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	return out, nil
 }
 
 // copyForDead gives a dead letter its own copy of the event, and of its spool

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -35,6 +36,8 @@ type http1Wire struct {
 
 	in      headerLimit
 	reader  *bufio.Reader
+	fd      syscall.RawConn // nil if there is none
+	asked   bool            // a request was answered; owned by the slot's holder
 	answers chan http1Answer // room for one, so read never waits
 	resume  chan bool        // the same: the body was read, go on or end
 
@@ -55,7 +58,7 @@ type http1Answer struct {
 	err  error
 }
 
-var errUnsolicited = errors.New("the peer sent what nobody had asked for")
+var errUnsolicited = errors.New("the peer had closed the connection, or sent what nobody had asked for")
 
 // answeredTo lets net/http know that answers are to POSTs, which may have bodies.
 var answeredTo = &http.Request{Method: http.MethodPost}
@@ -77,6 +80,9 @@ func newHTTP1Wire(l *link, conn net.Conn, raw *rawConn, connect time.Duration, m
 		answers: make(chan http1Answer, 1), resume: make(chan bool, 1),
 	}
 	w.reader = bufio.NewReader(&w.in)
+	if c, ok := raw.Conn.(syscall.Conn); ok {
+		w.fd, _ = c.SyscallConn() // without it nobody looks
+	}
 	return w
 }
 
@@ -112,7 +118,7 @@ func (w *http1Wire) read() {
 	for {
 		w.in.left = w.in.most
 		_, err := w.reader.Peek(1)
-		ex := w.asked(err)
+		ex := w.awaited(err)
 		if ex == nil {
 			w.close()
 			return
@@ -125,7 +131,7 @@ func (w *http1Wire) read() {
 		if got.err != nil {
 			ex.seal() // what was not written yet need not be any more
 		}
-		last := got.err != nil || !got.rest && (got.resp.Close || w.reader.Buffered() > 0)
+		last := got.err != nil || !got.rest && (got.resp.Close || !w.clean())
 		if !got.rest {
 			w.over(last, got.err)
 		}
@@ -139,9 +145,9 @@ func (w *http1Wire) read() {
 	}
 }
 
-// asked returns the request that waits for an answer. Without one the connection
+// awaited returns the request that waits for an answer. Without one the connection
 // has ended.
-func (w *http1Wire) asked(err error) *exchange {
+func (w *http1Wire) awaited(err error) *exchange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ex == nil {
@@ -212,6 +218,7 @@ func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 		}
 		return nil, &failure{err: err, silent: w.raw.received.Load() == before}
 	}
+	w.asked = true
 	w.noteKeepAlive(got.resp.Header)
 	if !got.rest {
 		return &answer{resp: got.resp, body: got.body, finish: func(bool) {
@@ -223,18 +230,39 @@ func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 	}
 	return &answer{resp: got.resp, finish: func(done bool) {
 		stop()
-		w.finish(done && err == nil && !got.resp.Close && w.reader.Buffered() == 0)
+		w.finish(done && err == nil && !got.resp.Close && w.clean())
 	}}, nil
 }
 
-// begin makes ex the request that is under way.
+// begin makes ex the request that is under way. Whatever lies in the socket then
+// would be taken for its answer, and an end of the connection for its failure, so
+// the kernel is asked. Before the first request it may hold TLS session tickets.
 func (w *http1Wire) begin(ex *exchange) error {
+	if w.asked && w.fd != nil && pending(w.fd) {
+		w.close()
+		return errUnsolicited
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.end == nil {
 		w.ex = ex
 	}
 	return w.end
+}
+
+// clean reports whether nothing has come behind an answer. It is asked by
+// whoever has read it. TLS may hold records that it has not given out.
+func (w *http1Wire) clean() bool {
+	if w.reader.Buffered() > 0 {
+		return false
+	}
+	if w.conn == net.Conn(w.raw) {
+		return true
+	}
+	w.raw.dry = true
+	n, err := w.conn.Read(make([]byte, 1))
+	w.raw.dry = false
+	return n == 0 && errors.Is(err, errDry)
 }
 
 // finish ends an answer whose body the requester has read.

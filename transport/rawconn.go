@@ -16,10 +16,24 @@ type rawConn struct {
 	received atomic.Int64
 	onClose  atomic.Pointer[func()]
 	closed   atomic.Bool
+	// dry makes reads end at what was read before. It is the reader's.
+	dry bool
 }
+
+// errDry is a temporary error, which TLS does not keep.
+var errDry net.Error = dryError{}
+
+type dryError struct{}
+
+func (dryError) Error() string   { return "nothing more was read" }
+func (dryError) Timeout() bool   { return true }
+func (dryError) Temporary() bool { return true }
 
 // Read implements net.Conn.
 func (c *rawConn) Read(p []byte) (int, error) {
+	if c.dry {
+		return 0, errDry
+	}
 	n, err := c.Conn.Read(p)
 	c.received.Add(int64(n))
 	return n, err
