@@ -45,10 +45,12 @@ type Engine struct {
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
 
-	wg      sync.WaitGroup // operational events and other short errands
-	onStop  []stopper      // in the order of starting
-	stopped sync.Once
-	stopErr error
+	wg       sync.WaitGroup // operational events and other short errands
+	errands  sync.Mutex     // guards stopping: none is added once Stop waits
+	stopping bool
+	onStop   []stopper // in the order of starting
+	stopped  sync.Once
+	stopErr  error
 }
 
 type stopper struct {
@@ -222,6 +224,9 @@ func (e *Engine) onStopped(name string, stop func(context.Context) error) {
 // as far as the parts are.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.stopped.Do(func() {
+		e.errands.Lock()
+		e.stopping = true
+		e.errands.Unlock()
 		e.wg.Wait() // errands publish; they are bounded by their own timeouts
 		var errs []error
 		for _, s := range slices.Backward(e.onStop) {

@@ -373,11 +373,22 @@ func (e *Engine) revokeTokensOf(tenant string) error {
 }
 
 // errand runs something short beside a request that need not wait for it. Stop
-// waits for it.
+// waits for it. What comes up while Stop already does, from a scheduler that is
+// putting its last outcomes away, is done before errand returns: the queue is
+// open for as long as the scheduler runs.
 func (e *Engine) errand(do func(ctx context.Context)) {
-	e.wg.Go(func() {
+	run := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), operationalTimeout)
 		defer cancel()
 		do(ctx)
-	})
+	}
+	e.errands.Lock()
+	stopping := e.stopping
+	if !stopping {
+		e.wg.Go(run)
+	}
+	e.errands.Unlock()
+	if stopping {
+		run()
+	}
 }
