@@ -9,9 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -288,66 +286,4 @@ func TestBodyThatCannotBeReadIsOurOwnFault(t *testing.T) {
 		}
 		roundTrip(t, open, 5*time.Second)
 	})
-}
-
-// TestAbortedPostsLeaveNothingBehind counts goroutines here and connections at
-// the server. It does not run in parallel with others, which would be counted.
-func TestAbortedPostsLeaveNothingBehind(t *testing.T) {
-	for _, proto := range protocols {
-		t.Run(proto.String(), func(t *testing.T) {
-			var started counter
-			handler := started.handler(func(_ http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				<-r.Context().Done()
-			})
-			live, open := (*atomic.Int64)(nil), (func() (*Conn, delivery.Endpoint))(nil)
-			b := setup(t)
-			if proto == delivery.ProtocolHTTP3 {
-				srv := serveQUIC(t, handler)
-				live = &srv.live
-				open = func() (*Conn, delivery.Endpoint) {
-					return b.quic(within(t, 5*time.Second), endpoint(srv.port)), endpoint(srv.port)
-				}
-			} else {
-				srv := serveTLS(t, handler)
-				live = &srv.live
-				open = func() (*Conn, delivery.Endpoint) {
-					ep := endpoint(srv.port)
-					if c, ok := b.tr.Warm(ep, Want{TCP: TCPOptions{Protocol: proto}}); ok {
-						return c, ep
-					}
-					c, err := b.tr.DialTCP(within(t, 5*time.Second), ep, TCPOptions{Protocol: proto})
-					if err != nil {
-						t.Error(err)
-					}
-					return c, ep
-				}
-			}
-			before := runtime.NumGoroutine()
-			for range 10 {
-				var wg sync.WaitGroup
-				for range 10 {
-					conn, ep := open()
-					ctx, cancel := context.WithCancel(t.Context())
-					want := started.n.Load() + 1
-					wg.Go(func() {
-						_, err := conn.RoundTrip(ctx, post(ep, "body"))
-						wantSent(t, err, delivery.SentAmbiguous, delivery.CauseShutdown)
-					})
-					eventually(t, "the request has arrived", func() bool { return started.n.Load() >= want })
-					cancel()
-				}
-				wg.Wait()
-			}
-			started.want(t, 100)
-			if s := b.tr.Stats(); s.InFlight != 0 || s.HTTP2.Live > 1 || s.HTTP3.Live > 1 {
-				t.Fatalf("%+v", s)
-			}
-			if err := b.tr.Close(within(t, 5*time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "the server has no connection left", func() bool { return live.Load() == 0 })
-			eventually(t, "the goroutines are back to where they were", func() bool { return runtime.NumGoroutine() <= before })
-		})
-	}
 }
