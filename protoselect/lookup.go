@@ -25,6 +25,8 @@ type LookupResult struct {
 // String says it in one line for operators.
 func (r LookupResult) String() string {
 	switch {
+	case r.Origin == delivery.Origin{}:
+		return "not asked" // lookups are off, or the host is no name
 	case r.Err != nil:
 		return "failed: " + r.Err.Error()
 	case len(r.Records) == 0:

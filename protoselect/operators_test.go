@@ -200,6 +200,9 @@ func TestProbeOfAnUnknownOriginTriesItsOwnPort(t *testing.T) {
 		if got = s.Probe(t.Context(), ep); len(got.HTTP3) != 0 || got.TCP.Verdict != VerdictUp {
 			t.Errorf("probe through a proxy %+v", got)
 		}
+		if got.HTTPSRecord.String() != "not asked" {
+			t.Errorf("nobody was asked, and yet: %q", got.HTTPSRecord)
+		}
 	})
 }
 

@@ -31,6 +31,7 @@ type Metrics struct {
 	races         *prometheus.CounterVec   // winner, loser
 	resends       *prometheus.CounterVec   // reason
 	alternatives  *prometheus.CounterVec   // to
+	broken        *prometheus.CounterVec   // class
 	egress        prometheus.Counter
 	denied        *prometheus.CounterVec // stage, rule
 	published     prometheus.Counter
@@ -115,6 +116,7 @@ func (m *Metrics) makeProtocols() {
 	m.races = m.counters("races_total", "Races of QUIC against TCP by the winner's protocol and the loser's verdict.", "winner", "loser")
 	m.resends = m.counters("resends_total", "Second writes inside one attempt, each proven safe, by reason.", "reason")
 	m.alternatives = m.counters("alternative_changes_total", "HTTP/3 alternatives by the state they moved to.", "to")
+	m.broken = m.counters("alternatives_broken_total", "HTTP/3 alternatives that were found broken, by why.", "class")
 	m.egress = m.counter("egress_breaker_opens_total", "Times HTTP/3 was given up for an egress because UDP seems blocked.")
 	m.denied = m.counters("dials_denied_total", "Addresses that policy denied, by stage and rule.", "stage", "rule")
 }

@@ -63,9 +63,14 @@ func (m *Metrics) ended(e sched.AttemptFinished) {
 
 func (m *Metrics) selection() protoselect.Observer {
 	return protoselect.Observer{
-		StateChanged: func(c protoselect.StateChange) { m.alternatives.WithLabelValues(c.To.String()).Inc() },
-		Raced:        func(r protoselect.Race) { m.races.WithLabelValues(r.Winner.String(), verdictName(r.Loser)).Inc() },
-		Resent:       func(r protoselect.Resend) { m.resends.WithLabelValues(string(r.Reason)).Inc() },
+		StateChanged: func(c protoselect.StateChange) {
+			m.alternatives.WithLabelValues(c.To.String()).Inc()
+			if c.To == protoselect.StateBroken {
+				m.broken.WithLabelValues(c.Class.String()).Inc()
+			}
+		},
+		Raced:  func(r protoselect.Race) { m.races.WithLabelValues(r.Winner.String(), verdictName(r.Loser)).Inc() },
+		Resent: func(r protoselect.Resend) { m.resends.WithLabelValues(string(r.Reason)).Inc() },
 		Egress: func(c protoselect.EgressChange) {
 			if c.Open {
 				m.egress.Inc()
@@ -202,6 +207,9 @@ func (m *Metrics) fillProtocols() {
 	}
 	for state := protoselect.StateUnknown; state <= protoselect.StateDisabled; state++ {
 		m.alternatives.WithLabelValues(state.String())
+	}
+	for c := delivery.BrokenTimeout; c <= delivery.BrokenMisdirected; c++ {
+		m.broken.WithLabelValues(c.String())
 	}
 }
 
