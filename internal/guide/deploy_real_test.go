@@ -3,9 +3,12 @@
 package guide
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -54,4 +57,48 @@ func TestRealDeployUnitIsGoodAndFenced(t *testing.T) {
 	accepts(t, "systemd-analyze", "verify", "--man=no", unit)
 	// 0 is a service that may do nothing, 10 one that may do everything.
 	accepts(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
+}
+
+func TestRealDeployRulesAlertWhenTheyShould(t *testing.T) {
+	rules := "deploy/prometheus/dispatcher.rules.yaml"
+	accepts(t, "promtool", append([]string{"check", "rules"}, glob(t, rules)...)...)
+	tests := glob(t, "deploy/prometheus/dispatcher.rules_test.yaml")
+	accepts(t, "promtool", "test", "rules", tests[0])
+	// An alert without a test of its own may never fire.
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(read(t, rules), -1) {
+		if !strings.Contains(read(t, "deploy/prometheus/dispatcher.rules_test.yaml"), `alertname="`+alert[1]+`"`) {
+			t.Errorf("no test fires %s", alert[1])
+		}
+	}
+}
+
+// The queries of the dashboard are PromQL: promtool reads them as rules.
+func TestRealDeployDashboardQueriesAreGood(t *testing.T) {
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/dispatcher.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("$__rate_interval", "5m", "$job", "dispatcher", "$instance", ".*")
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
+	queries := 0
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			fmt.Fprintf(&rules, "  - record: query:number:%d\n    expr: %q\n", queries, fill.Replace(target.Expr))
+			queries++
+		}
+	}
+	if queries < 30 {
+		t.Fatalf("%d queries", queries)
+	}
+	file := filepath.Join(t.TempDir(), "dashboard.yaml")
+	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	accepts(t, "promtool", "check", "rules", "--lint=none", file)
 }

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # sourced by scripts/test-real
-# What reads the files below deploy/: systemd for the unit, and Kubernetes' own
-# types for the manifests.
-commands=(systemd-analyze)
-packages=(systemd)
+# What reads the files below deploy/: systemd for the unit, Prometheus for the
+# rules and the dashboard's queries, Kubernetes' own types for the manifests.
+commands=(systemd-analyze promtool)
+packages=(systemd prometheus)
 tests=TestRealDeploy
 
 start() {
