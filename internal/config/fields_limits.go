@@ -29,7 +29,7 @@ func (c *Config) limitFields() []*field {
 		},
 		{
 			path: "limits.per_tenant", value: intValue(&l.PerTenant, 0, million),
-			doc: "Attempts in flight of a tenant that has no max_share of its own; 0 is no bound.",
+			doc: "Attempts in flight of a tenant that has no max_in_flight of its own; 0 is no bound.",
 		},
 		{
 			path: "limits.per_subscriber", value: intValue(&l.PerSubscriber, 1, 1024),
