@@ -21,10 +21,11 @@ const (
 	kindTCP                 // has no HTTP/3
 	kindBlocked             // advertises HTTP/3, but UDP never arrives
 	kindDying               // HTTP/3 dies right after the handshake
+	kindWrong               // advertises HTTP/3, and nobody listens there
 	kinds
 )
 
-var kindNames = [kinds]string{"h3", "tcp", "blocked", "dying"}
+var kindNames = [kinds]string{"h3", "tcp", "blocked", "dying", "wrong"}
 
 // Addresses of the link: 198.18.0.0/15 is for benchmarks of networks (RFC 2544).
 // They exist in the run's namespaces only.
@@ -34,7 +35,7 @@ var (
 	loopPrefix  = netip.MustParsePrefix("127.0.0.0/8")
 	serverAddrs = [kinds]netip.Addr{
 		netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("198.18.0.3"),
-		netip.MustParseAddr("198.18.0.4"), netip.MustParseAddr("198.18.0.5"),
+		netip.MustParseAddr("198.18.0.4"), netip.MustParseAddr("198.18.0.5"), netip.MustParseAddr("198.18.0.6"),
 	}
 	linkRules = map[netip.Addr]link.Rule{serverAddrs[kindBlocked]: link.BlockUDP, serverAddrs[kindDying]: link.DieAfterHandshake}
 )
@@ -83,6 +84,7 @@ type Estate struct {
 	H3        float64 `json:"h3"`      // share whose HTTP/3 works
 	Blocked   float64 `json:"blocked"` // share that advertises it, with UDP blocked
 	Dying     float64 `json:"dying"`   // share whose HTTP/3 dies after the handshake
+	Wrong     float64 `json:"wrong"`   // share that advertises it where nobody listens
 }
 
 // draw makes the endpoints; the rest have no HTTP/3.
@@ -97,6 +99,8 @@ func (e Estate) draw(rng *rand.Rand) []endpoint {
 			k = kindBlocked
 		case x < e.H3+e.Blocked+e.Dying:
 			k = kindDying
+		case x < e.H3+e.Blocked+e.Dying+e.Wrong:
+			k = kindWrong
 		}
 		out[i] = endpointOf(i, k)
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,19 +171,44 @@ func variantResult(name, protocol, congestion string, n int, ms float64) Variant
 }
 
 func TestTransportsReportLooksLikeItsGolden(t *testing.T) {
-	wan := Networks()[1]
-	r := &transportsRun{c: TransportsConfig{Networks: []Network{wan}, Draws: 20}.WithDefaults()}
+	networks := Networks()
+	r := &transportsRun{c: TransportsConfig{Networks: networks[:4], Draws: 20}.WithDefaults(), congestion: []string{"cubic", "bbr"}}
 	r.data.Checks = []NetworkCheck{
-		{Network: wan, RTT: latency(50), Sent: 3000, Bits: 99e6, Late: latency(0.05)},
-		{Network: Networks()[3], RTT: latency(90), Faults: []string{"a round trip takes 90.0 ms, 50.0 were asked for"}},
+		{Network: networks[1], RTT: latency(50), Sent: 10_000, Bits: 99e6, Queue: 625_000, Tries: 2, Late: latency(0.05)},
+		{Network: networks[3], RTT: latency(90), Faults: []string{"a round trip takes 90.0 ms, 50.0 were asked for"}},
 	}
-	for _, n := range []int{fewSamples, 20} {
-		s := ScenarioResult{Scenario: map[int]string{fewSamples: "sporadic", 20: "large"}[n], Network: "wan", Variants: []VariantResult{
-			variantResult("h1", "h1", "cubic", n, 160), variantResult("h2", "h2", "cubic", n, 150), variantResult("h3", "h3", "", n, 100),
-			variantResult("auto", "auto", "cubic", n, 105),
+	for _, of := range []struct {
+		scenario, network string
+		n                 int
+	}{{"sporadic", "wan", fewSamples}, {"sporadic", "lossy", fewSamples}, {"steady", "lossy", 200}, {"burst", "wan", 200}, {"large", "wan", 20}, {"mixed", "wan", 40}, {"blocked", "wan", 40}} {
+		s := ScenarioResult{Scenario: of.scenario, Network: of.network, Variants: []VariantResult{
+			variantResult("h1", "h1", "cubic", of.n, 160), variantResult("h2", "h2", "cubic", of.n, 150), variantResult("h3", "h3", "", of.n, 100),
+			variantResult("auto", "auto", "cubic", of.n, 115),
 		}}
+		if of.scenario == "large" {
+			s.Variants = append(s.Variants, variantResult("h2/bbr", "h2", "bbr", of.n, 90))
+		}
+		if of.scenario == "mixed" || of.scenario == "blocked" {
+			s.Variants[3].Vain = []int{3, 30}
+			for visit := range 2 {
+				s.Groups = append(s.Groups,
+					GroupResult{Kind: "blocked", Visit: visit + 1, Variant: "h2", Latency: latency(100)},
+					GroupResult{Kind: "blocked", Visit: visit + 1, Variant: "auto", Latency: latency(150), Vain: 1})
+			}
+		}
 		s.Regrets = r.regrets(s)
 		r.data.Scenarios = append(r.data.Scenarios, s)
 	}
-	golden(t, "transports.md", r.checkSection(), r.overview(), r.section(r.data.Scenarios[0]), r.section(r.data.Scenarios[1]))
+	golden(t, "transports.md", r.answers(), r.overview(), r.regretSection(), r.checkSection(), r.section(r.data.Scenarios[0]), r.section(r.data.Scenarios[5]))
+}
+
+func TestAReportOfOneScenarioAnswersThatAlone(t *testing.T) {
+	r := &transportsRun{c: TransportsConfig{}.WithDefaults()}
+	if s := r.answers(); len(s.Answers) != 2 { // the regret, and what was promised
+		t.Errorf("%+v", s.Answers)
+	}
+	r.data.Scenarios = []ScenarioResult{{Scenario: "burst", Network: "wan", Variants: []VariantResult{variantResult("h3", "h3", "", 10, 5)}}}
+	if s := r.answers(); len(s.Answers) != 3 || !strings.Contains(s.Answers[0].Text, "wan: h3") {
+		t.Errorf("%+v", s.Answers)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,6 +22,20 @@ type ScenarioResult struct {
 	Network  string          `json:"network"`
 	Variants []VariantResult `json:"variants"`
 	Regrets  []RegretResult  `json:"regrets,omitempty"`
+	// Cluster is how many consecutive samples count as one observation in the
+	// intervals of the regret.
+	Cluster int `json:"cluster,omitempty"`
+	// Groups splits an estate by kind and visit.
+	Groups []GroupResult `json:"groups,omitempty"`
+}
+
+// GroupResult is what one visit of the endpoints of one kind took.
+type GroupResult struct {
+	Kind    string        `json:"kind"`
+	Visit   int           `json:"visit"` // from 1
+	Variant string        `json:"variant"`
+	Latency stats.Latency `json:"latency"`
+	Vain    int           `json:"raced_in_vain"`
 }
 
 // VariantResult is what one variant did in a scenario.
@@ -46,6 +61,10 @@ type VariantResult struct {
 	Wire       link.Counts    `json:"wire"`
 	TCPPorts   int            `json:"tcp_ports"` // local ports that connections were opened from
 	UDPPorts   int            `json:"udp_ports"` // the most that QUIC connections began on in one block
+	TimeWait   int            `json:"time_wait"` // of the TCP ports: closed by the client first
+	// Vain are the indices of samples for which HTTP/3 was raced against TCP and
+	// did not come up in time: those that had to find out.
+	Vain []int `json:"raced_in_vain,omitempty"`
 }
 
 // RegretResult is what a choice cost against the best fixed protocol.
@@ -84,11 +103,15 @@ type transportsRun struct {
 	dir        *host.RunDir
 	session    *session
 	congestion []string
+	parallel   int           // cold requests at once
 	settle     time.Duration // between two blocks
 	repeat     repetition
 	data       TransportsData
 	warnings   []string
 	failures   []string
+	measured   int // variants of scenarios
+	late       int // of those, with a late emulator
+	latest     lateness
 }
 
 // repetition gives every scenario a generator of its own, so that leaving one
@@ -151,7 +174,7 @@ func (r *transportsRun) network(ctx context.Context, n Network) error {
 		return err
 	}
 	if r.session.link != nil {
-		check, err := r.session.check(ctx, n)
+		check, err := r.checked(ctx, n)
 		if err != nil {
 			return fmt.Errorf("check: %w", err)
 		}
@@ -162,62 +185,146 @@ func (r *transportsRun) network(ctx context.Context, n Network) error {
 			r.progress.say("doubtful: %s", fault)
 		}
 	}
-	for _, name := range r.c.Scenarios {
+	for _, at := range r.c.casesOf(n) {
 		// The same losses for every scenario, whichever were run before.
-		if err := r.session.set(n, r.repeat.rng(n.Name, name).Uint64()); err != nil {
+		if err := r.session.set(n, r.repeat.rng(n.Name, at.Scenario).Uint64()); err != nil {
 			return err
 		}
-		if err := r.scenario(ctx, n, name); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		sized := *r
+		if at.Samples > 0 {
+			sized.c.Samples, sized.c.LargeSamples = at.Samples, at.Samples
 		}
+		s, err := sized.scenario(ctx, n, at.Scenario)
+		if err != nil {
+			return fmt.Errorf("%s: %w", at.Scenario, err)
+		}
+		r.data.Scenarios = append(r.data.Scenarios, s)
+		r.judge(s)
 	}
 	return nil
 }
 
-// scenario runs all variants in turns and keeps their results.
-func (r *transportsRun) scenario(ctx context.Context, n Network, name string) error {
-	p := r.plan(name, r.repeat.rng(n.Name, name))
-	r.settle = n.RTT + 2*n.Jitter + 20*time.Millisecond
-	if err := r.session.client.Call(ctx, "open", p.variants, nil); err != nil {
-		return err
+// checkTries bounds how often a network is checked until it is what was asked
+// for: other work on the machine spoils a check in a moment.
+const checkTries = 3
+
+func (r *transportsRun) checked(ctx context.Context, n Network) (c NetworkCheck, err error) {
+	for try := 1; try <= checkTries; try++ {
+		if c, err = r.session.check(ctx, n); err != nil {
+			return c, err
+		}
+		c.Tries = try
+		if len(c.Faults) == 0 {
+			break
+		}
 	}
-	results := make([]VariantResult, len(p.variants))
-	merged := make([]blockResult, len(p.variants))
-	medians := make([][]float64, len(p.variants))
-	for i := range results {
-		results[i].Variant = p.variants[i]
+	return c, nil
+}
+
+// scenario runs all variants in turns and returns their results.
+func (r *transportsRun) scenario(ctx context.Context, n Network, name string) (ScenarioResult, error) {
+	r.parallel = r.c.parallel(n)
+	r.settle = n.RTT + 2*n.Jitter + 20*time.Millisecond
+	p := r.plan(name, r.repeat.rng(n.Name, name))
+	s := ScenarioResult{Scenario: name, Network: n.Name, Cluster: p.cluster}
+	if err := r.session.client.Call(ctx, "open", p.variants, nil); err != nil {
+		return s, err
 	}
 	tag := n.Name + "-" + name
 	for i, b := range p.learn {
 		for v := range p.variants {
 			var unused VariantResult
 			if _, err := r.send(ctx, v, fmt.Sprintf("%s-learn%d", tag, i), b, &unused); err != nil {
-				return err
+				return s, err
 			}
 		}
 	}
+	series, err := r.blocks(ctx, &p, tag, n.Name+", "+name)
+	if err != nil {
+		return s, err
+	}
+	for i := range series {
+		s.Variants = append(s.Variants, series[i].result(p.variants[i]))
+	}
+	if p.visits {
+		s.Groups = groupsOf(&p, s.Variants)
+	}
+	s.Regrets = r.regrets(s)
+	return s, r.session.client.Call(ctx, "shut", nil, nil)
+}
+
+// series is what one variant did, block after block.
+type series struct {
+	counted VariantResult // what send counts
+	merged  blockResult
+	medians []float64
+}
+
+func (s *series) result(v Variant) VariantResult {
+	out := s.counted
+	out.Variant = v
+	out.keep(s.merged)
+	out.Blocks = stats.SpreadOf(s.medians)
+	return out
+}
+
+// blocks runs the measured blocks of a plan.
+func (r *transportsRun) blocks(ctx context.Context, p *plan, tag, title string) ([]series, error) {
+	out := make([]series, len(p.variants))
 	for i, b := range p.blocks {
 		for k := range p.variants {
 			v := (k + i) % len(p.variants) // nobody is always first
-			got, err := r.send(ctx, v, fmt.Sprintf("%s-%d", tag, i), b, &results[v])
-			if err != nil {
-				return err
+			if !p.takesPart(v, i) {
+				continue
 			}
-			merged[v].add(got)
-			medians[v] = append(medians[v], stats.Quantile(stats.Sorted(got.Took), 0.5))
+			got, err := r.send(ctx, v, fmt.Sprintf("%s-%d", tag, i), b, &out[v].counted)
+			if err != nil {
+				return nil, err
+			}
+			out[v].merged.add(got)
+			out[v].medians = append(out[v].medians, stats.Quantile(stats.Sorted(got.Took), 0.5))
 		}
-		r.progress.say("%s, %s: %d of %d blocks", n.Name, name, i+1, len(p.blocks))
+		// In an estate a visit comes long after the one before, and by then every
+		// handshake has had its verdict.
+		if p.visits && i+1 < len(p.blocks) && !sleepUntil(ctx, time.Now().Add(r.c.Pause)) {
+			return nil, ctx.Err()
+		}
+		r.progress.say("%s: %d of %d blocks", title, i+1, len(p.blocks))
 	}
-	for i := range results {
-		results[i].keep(merged[i])
-		results[i].Blocks = stats.SpreadOf(medians[i])
-	}
-	s := ScenarioResult{Scenario: name, Network: n.Name, Variants: results}
-	s.Regrets = r.regrets(s)
-	r.data.Scenarios = append(r.data.Scenarios, s)
-	r.judge(s)
-	return r.session.client.Call(ctx, "shut", nil, nil)
+	return out, nil
 }
+
+// groupsOf splits samples by the endpoint's kind and by visit.
+func groupsOf(p *plan, variants []VariantResult) []GroupResult {
+	var out []GroupResult
+	for _, v := range variants {
+		vain := map[int]bool{}
+		for _, at := range v.Vain {
+			vain[at] = true
+		}
+		at := 0
+		for visit, b := range p.blocks {
+			var took [kinds][]time.Duration
+			var lost [kinds]int
+			for i, e := range b.Endpoints {
+				k := e.kind()
+				took[k] = append(took[k], milliseconds(v.Samples[at+i]))
+				if vain[at+i] {
+					lost[k]++
+				}
+			}
+			at += len(b.Endpoints)
+			for k := range kinds {
+				if len(took[k]) > 0 {
+					out = append(out, GroupResult{Kind: kindNames[k], Visit: visit + 1, Variant: v.Variant.Name, Latency: stats.LatencyOf(took[k]), Vain: lost[k]})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // send runs one block and counts what it did to the servers and on the wire.
 func (r *transportsRun) send(ctx context.Context, variant int, tag string, b block, into *VariantResult) (blockResult, error) {
@@ -245,6 +352,7 @@ func (r *transportsRun) send(ctx context.Context, variant int, tag string, b blo
 	into.Wire = sum(into.Wire, wire)
 	into.TCPPorts += wire.TCPPorts
 	into.UDPPorts = max(into.UDPPorts, wire.UDPPorts)
+	into.TimeWait += wire.TimeWait
 	return got, nil
 }
 
@@ -259,7 +367,7 @@ func sum(a, b link.Counts) link.Counts {
 		pair.to.Overflowed += pair.from.Overflowed
 		pair.to.Filtered += pair.from.Filtered
 	}
-	a.TCPPorts, a.UDPPorts = 0, 0 // counted by the caller
+	a.TCPPorts, a.UDPPorts, a.TimeWait = 0, 0, 0 // counted by the caller
 	if b.Late.P99 > a.Late.P99 {
 		a.Late = b.Late
 	}
@@ -267,11 +375,14 @@ func sum(a, b link.Counts) link.Counts {
 }
 
 func (v *VariantResult) keep(b blockResult) {
-	v.Samples, v.Failed, v.Retries, v.Reused, v.CPU = b.Took, b.Failed, b.Retries, b.Reused, b.CPU
+	v.Samples, v.Failed, v.Retries, v.Reused, v.CPU, v.Vain = b.Took, b.Failed, b.Retries, b.Reused, b.CPU, b.Vain
 	v.Protocols, v.Handshakes, v.Broken, v.Causes = b.Protocols, b.Handshakes, b.Broken, b.Causes
+	slices.Sort(v.Vain)
+	v.Vain = slices.Compact(v.Vain) // a request may race at each try
 	took := make([]time.Duration, len(b.Took))
 	for i, ms := range b.Took {
-		took[i] = time.Duration(ms * float64(time.Millisecond))
+		b.Took[i] = math.Round(ms*1000) / 1000 // µs: finer would be noise, and long
+		took[i] = milliseconds(ms)
 	}
 	v.Latency = stats.LatencyOf(took)
 }
@@ -282,12 +393,36 @@ func (r *transportsRun) judge(s ScenarioResult) {
 		if v.Resent > 0 {
 			r.failures = append(r.failures, fmt.Sprintf("%s, %s, %s: %d POSTs were written twice within one try, and the server processed both", s.Network, s.Scenario, v.Variant.Name, v.Resent))
 		}
-		const lateMost = 2 // ms
+		r.measured++
 		if v.Wire.Late.P99 > lateMost {
-			r.warnings = append(r.warnings, fmt.Sprintf("%s, %s, %s: the emulator was late by %s ms at p99", s.Network, s.Scenario, v.Variant.Name, report.Number(v.Wire.Late.P99)))
+			r.late++
+		}
+		if v.Wire.Late.P99 > r.latest.p99 {
+			r.latest = lateness{p99: v.Wire.Late.P99, at: s.Network + ", " + s.Scenario + ", " + v.Variant.Name}
 		}
 	}
 }
+
+// lateMost is how late the emulator may be at p99, in ms.
+const lateMost = 2
+
+// lateness is when the emulator was late most.
+type lateness struct {
+	p99 float64 // ms
+	at  string
+}
+
+// doubtful says once how often the emulator was late.
+func (r *transportsRun) doubtful() []string {
+	if r.late == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("in %d of %d measurements the emulator handed packets over more than %d ms late at p99 (worst: %s ms in %s). It did not get the CPU time that it needs: run it on a quiet machine",
+		r.late, r.measured, lateMost, report.Number(r.latest.p99), r.latest.at)}
+}
+
+// regretQuantiles are where a choice is compared with the best.
+var regretQuantiles = []float64{0.5, 0.9, 0.99}
 
 // regrets compares every auto with the fixed protocols of its congestion
 // control that answered everything.
@@ -304,8 +439,8 @@ func (r *transportsRun) regrets(s ScenarioResult) []RegretResult {
 				fixed = append(fixed, stats.Series{Name: v.Variant.Name, Values: v.Samples})
 			}
 		}
-		for _, q := range []float64{0.5, 0.9, 0.99} {
-			regret := stats.RegretOf(stats.Series{Name: auto.Variant.Name, Values: auto.Samples}, fixed, q, r.c.Draws, r.repeat.rng("bootstrap", s.Network, s.Scenario))
+		for _, q := range regretQuantiles {
+			regret := stats.RegretOf(stats.Series{Name: auto.Variant.Name, Values: auto.Samples}, fixed, q, r.c.Draws, s.Cluster, r.repeat.rng("bootstrap", s.Network, s.Scenario))
 			out = append(out, RegretResult{auto.Variant.Name, regret})
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dispatcher-engine/dispatcher/bench/host"
 	"github.com/dispatcher-engine/dispatcher/bench/link"
 	"github.com/dispatcher-engine/dispatcher/bench/stats"
 	"github.com/dispatcher-engine/dispatcher/bench/worker"
@@ -54,10 +52,14 @@ type blockResult struct {
 	Broken     map[string]int `json:"broken"` // handshakes that failed
 	Causes     map[string]int `json:"causes"` // of failed tries
 	CPU        float64        `json:"cpu"`    // ms of this process
+	Vain       []int          `json:"vain"`   // requests that raced HTTP/3 against TCP, and HTTP/3 did not come up in time
 }
 
 // add counts another block of the same variant.
 func (r *blockResult) add(o blockResult) {
+	for _, at := range o.Vain {
+		r.Vain = append(r.Vain, len(r.Took)+at)
+	}
 	r.Took = append(r.Took, o.Took...)
 	r.Failed += o.Failed
 	r.Retries += o.Retries
@@ -232,6 +234,9 @@ func (r *blockRun) one(ctx context.Context, i int) {
 		if try > 1 {
 			r.result.Retries++
 		}
+		if trace.LoserProtocol == "h3" {
+			r.result.Vain = append(r.result.Vain, i)
+		}
 		if ok {
 			count(&r.result.Protocols, trace.Protocol.String())
 			if trace.Reused {
@@ -281,78 +286,4 @@ func (r *blockRun) try(ctx context.Context, i, try int) (*delivery.Response, tra
 			"Webhook-Id": {r.block.Tag + "-" + strconv.Itoa(i)}, "Webhook-Attempt": {strconv.Itoa(try)},
 		},
 	})
-}
-
-// echoTask asks for round trips of UDP datagrams; its answer is what they took
-// in ms. Lost ones are left out.
-type echoTask struct {
-	Count int           `json:"count"`
-	Every time.Duration `json:"every"`
-	Wait  time.Duration `json:"wait"` // for one answer
-}
-
-func (c *estateClient) echo(ctx context.Context, t echoTask) ([]float64, error) {
-	var conn net.Conn
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(c.servers.Echo))
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	var out []float64
-	buffer := make([]byte, 64)
-	for i := range t.Count {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		sent := []byte(strconv.Itoa(i))
-		start := time.Now()
-		if _, err := conn.Write(sent); err != nil {
-			return nil, err
-		}
-		_ = conn.SetReadDeadline(start.Add(t.Wait))
-		for {
-			n, err := conn.Read(buffer)
-			if err != nil {
-				break // lost
-			}
-			if string(buffer[:n]) == string(sent) { // and not an older one
-				out = append(out, stats.Millis(time.Since(start)))
-				break
-			}
-		}
-		time.Sleep(time.Until(start.Add(t.Every)))
-	}
-	return out, nil
-}
-
-// blastTask asks for UDP datagrams into the sink at a rate; the answer is how
-// many were sent.
-type blastTask struct {
-	Count int           `json:"count"`
-	Size  int           `json:"size"` // UDP payload
-	Every time.Duration `json:"every"`
-}
-
-func (c *estateClient) blast(ctx context.Context, t blastTask) (int, error) {
-	var conn net.Conn
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(c.servers.Sink))
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	payload := make([]byte, t.Size)
-	begin := host.Now()
-	sent := 0
-	for i := range t.Count {
-		if ctx.Err() != nil {
-			break
-		}
-		if ahead := begin + time.Duration(i)*t.Every - host.Now(); ahead > time.Millisecond {
-			time.Sleep(ahead)
-		}
-		if _, err := conn.Write(payload); err == nil {
-			sent++
-		}
-	}
-	return sent, ctx.Err()
 }

@@ -12,6 +12,19 @@ type plan struct {
 	variants []Variant
 	learn    []block
 	blocks   []block
+	// The first core variants take part in all blocks, the others in the first
+	// extra ones. 0 = all of them in all.
+	core, extra int
+	// cluster is how many consecutive samples share their fate; 1 = none.
+	cluster int
+	// visits says that every block visits every endpoint once, and that what is
+	// known changes with them.
+	visits bool
+}
+
+// takesPart says whether a variant is measured in a block.
+func (p *plan) takesPart(variant, block int) bool {
+	return p.core == 0 || variant < p.core || block < p.extra
 }
 
 // variants lists what is compared: every protocol with the first congestion
@@ -48,6 +61,8 @@ func (r *transportsRun) plan(name string, rng *rand.Rand) plan {
 		return r.steady(rng)
 	case "large":
 		return r.large(rng)
+	case "blocked":
+		return r.blocked(rng)
 	default:
 		return r.mixed(rng)
 	}
@@ -79,20 +94,26 @@ func (r *transportsRun) acquaint(endpoints []endpoint, parallel int) []block {
 	return []block{visit, visit}
 }
 
-// coldEndpoints is how many endpoints take turns in being cold.
-const coldEndpoints = 100
+// coldEndpoints bounds how many endpoints take turns in being cold: enough that
+// the last one of a block matters little, each visited a few times.
+const (
+	fewCold  = 50
+	manyCold = 200
+)
+
+func coldEndpoints(samples int) int { return min(samples, min(manyCold, max(fewCold, samples/8))) }
 
 // sporadic: many endpoints, each visited so seldom that no connection is left,
 // but what was learned about it is.
 func (r *transportsRun) sporadic(rng *rand.Rand) plan {
-	endpoints := h3Endpoints(min(coldEndpoints, r.c.Samples))
+	endpoints := h3Endpoints(coldEndpoints(r.c.Samples))
 	p := plan{
 		variants: r.variants(true, false),
-		learn:    r.acquaint(endpoints, r.c.Parallel),
+		learn:    r.acquaint(endpoints, r.parallel),
 	}
 	for left := r.c.Samples; left > 0; left -= len(endpoints) {
 		order := visits(endpoints, rng)
-		p.blocks = append(p.blocks, block{Endpoints: order[:min(left, len(order))], Parallel: r.c.Parallel, Body: r.c.Body})
+		p.blocks = append(p.blocks, block{Endpoints: order[:min(left, len(order))], Parallel: r.parallel, Body: r.c.Body})
 	}
 	return p
 }
@@ -103,8 +124,9 @@ func (r *transportsRun) burst() plan {
 	bursts := max(1, r.c.Samples/r.c.BurstSize)
 	endpoints := h3Endpoints(bursts)
 	p := plan{
+		cluster:  r.c.BurstSize,
 		variants: r.variants(true, false),
-		learn:    r.acquaint(endpoints, r.c.Parallel),
+		learn:    r.acquaint(endpoints, r.parallel),
 	}
 	for _, e := range endpoints {
 		b := block{Group: r.c.BurstSize, Body: r.c.Body}
@@ -117,17 +139,19 @@ func (r *transportsRun) burst() plan {
 }
 
 // steadyEndpoints and steadyBlocks: a few origins that are always warm, each
-// variant in a few turns.
+// variant in a few turns. Requests near each other share connections, and so
+// what a lost packet does to them.
 const (
 	steadyEndpoints = 4
-	steadyBlocks    = 4
+	steadyBlocks    = 8
+	steadyCluster   = 20
 )
 
 // steady: a constant rate to a few warm origins.
 func (r *transportsRun) steady(rng *rand.Rand) plan {
 	endpoints := h3Endpoints(steadyEndpoints)
 	every := time.Duration(float64(time.Second) / r.c.SteadyRate)
-	p := plan{variants: r.variants(false, false), learn: r.acquaint(endpoints, 1)}
+	p := plan{variants: r.variants(false, false), learn: r.acquaint(endpoints, 1), cluster: steadyCluster}
 	for i := range steadyBlocks {
 		count := r.c.Samples*(i+1)/steadyBlocks - r.c.Samples*i/steadyBlocks
 		b := block{Every: every, Body: r.c.Body}
@@ -141,20 +165,24 @@ func (r *transportsRun) steady(rng *rand.Rand) plan {
 	return p
 }
 
-// largeParallel keeps large bodies from sharing the line.
-const (
-	largeEndpoints = 20
-	largeParallel  = 2
-)
+// largeParallel keeps large bodies from filling the line.
+const largeParallel = 8
 
 // large: large bodies on cold connections, with every congestion control.
 func (r *transportsRun) large(rng *rand.Rand) plan {
-	endpoints := h3Endpoints(min(largeEndpoints, r.c.LargeSamples))
+	endpoints := h3Endpoints(coldEndpoints(r.c.LargeSamples) / 2)
+	if len(endpoints) == 0 {
+		endpoints = h3Endpoints(1)
+	}
 	p := plan{
 		variants: r.variants(true, true),
-		learn:    r.acquaint(endpoints, r.c.Parallel),
+		core:     len(r.variants(true, false)),
+		learn:    r.acquaint(endpoints, r.parallel),
 	}
 	for left := r.c.LargeSamples; left > 0; left -= len(endpoints) {
+		if r.c.LargeSamples-left < r.c.CongestionSamples {
+			p.extra++
+		}
 		order := visits(endpoints, rng)
 		p.blocks = append(p.blocks, block{Endpoints: order[:min(left, len(order))], Parallel: largeParallel, Body: r.c.LargeBody})
 	}
@@ -168,10 +196,24 @@ func (r *transportsRun) mixed(rng *rand.Rand) plan {
 	if r.c.Link == linkLoopback {
 		estate.Dying = 0
 	}
-	endpoints := estate.draw(rng)
-	p := plan{variants: r.variants(true, false, "h3")}
+	return r.visited(estate.draw(rng), rng, "h3")
+}
+
+// blocked: an estate that advertises HTTP/3 and an egress through which no UDP
+// passes.
+func (r *transportsRun) blocked(rng *rand.Rand) plan {
+	endpoints := make([]endpoint, r.c.BlockedEndpoints)
+	for i := range endpoints {
+		endpoints[i] = endpointOf(i, kindBlocked)
+	}
+	return r.visited(endpoints, rng, "h1", "h3")
+}
+
+// visited visits endpoints of which nothing is known at first.
+func (r *transportsRun) visited(endpoints []endpoint, rng *rand.Rand, without ...string) plan {
+	p := plan{variants: r.variants(true, false, without...), visits: true}
 	for range r.c.Visits {
-		p.blocks = append(p.blocks, block{Endpoints: visits(endpoints, rng), Parallel: r.c.Parallel, Body: r.c.Body})
+		p.blocks = append(p.blocks, block{Endpoints: visits(endpoints, rng), Parallel: r.parallel, Body: r.c.Body})
 	}
 	return p
 }

@@ -67,14 +67,14 @@ func (s *estateServer) listen(joined bool) error {
 	s.info.CAPEM = string(ca.PEM())
 	loop := netip.MustParseAddr("127.0.0.1")
 	for k := range kinds {
-		config := testnet.Config{Certificate: &cert, HTTP3: k != kindTCP, Addr: netip.AddrPortFrom(serverAddrs[k], 443).String()}
+		config := testnet.Config{Certificate: &cert, HTTP3: k != kindTCP && k != kindWrong, AltSvcPort: k == kindWrong, Addr: netip.AddrPortFrom(serverAddrs[k], 443).String()}
 		if !joined {
 			config.Addr = netip.AddrPortFrom(loop, 0).String()
 			if k == kindDying {
 				continue // nobody is in between who could kill it
 			}
 			// Nobody answers on UDP: refused, not silent as behind a firewall.
-			config.HTTP3, config.AltSvcPort = k == kindH3, k == kindBlocked
+			config.HTTP3, config.AltSvcPort = k == kindH3, k == kindBlocked || k == kindWrong
 		}
 		if s.receivers[k], err = testnet.Start(config); err != nil {
 			return fmt.Errorf("server %s: %w", kindNames[k], err)
@@ -97,6 +97,10 @@ func (s *estateServer) listenProbes(at netip.Addr) error {
 	}
 	if s.sink, err = net.ListenPacket("udp", netip.AddrPortFrom(at, 0).String()); err != nil {
 		return err
+	}
+	// What the probe looks for is lost on the link, not in this socket.
+	if c, ok := s.sink.(*net.UDPConn); ok {
+		_ = link.LargeBuffer(c)
 	}
 	if s.info.Echo, err = netip.ParseAddrPort(s.echo.LocalAddr().String()); err != nil {
 		return err

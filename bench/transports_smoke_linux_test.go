@@ -21,7 +21,7 @@ func tinyTransports(t *testing.T, link string) bench.TransportsConfig {
 	return bench.TransportsConfig{
 		Run:  bench.Run{Data: filepath.Join(onDisk(t), "data"), Seed: 7, Out: filepath.Join(dir, "out"), JSON: filepath.Join(dir, "again.json"), Command: "test", Progress: t.Output()},
 		Link: link, Networks: []bench.Network{tiny}, Samples: 6, LargeSamples: 2, BurstSize: 3, SteadyRate: 200, LargeBody: 20 << 10,
-		Estate: bench.Estate{Endpoints: 6, H3: 0.5, Blocked: 0.2}, Visits: 2, Draws: 10, Timeout: 10 * time.Second,
+		Estate: bench.Estate{Endpoints: 6, H3: 0.5, Blocked: 0.2}, Visits: 2, BlockedEndpoints: 3, Pause: time.Millisecond, Draws: 10, Timeout: 10 * time.Second,
 	}
 }
 
@@ -39,7 +39,7 @@ func checkTransports(t *testing.T, c bench.TransportsConfig) bench.TransportsDat
 	if !ok || len(rep.Failures) > 0 || len(data.Scenarios) != len(bench.TransportsScenarios()) {
 		t.Fatalf("%v %+v", rep.Failures, data)
 	}
-	wanted := map[string]int{"sporadic": 6, "burst": 6, "steady": 6, "large": 2, "mixed": 12}
+	wanted := map[string]int{"sporadic": 6, "burst": 6, "steady": 6, "large": 2, "mixed": 12, "blocked": 6}
 	for _, s := range data.Scenarios {
 		for _, v := range s.Variants {
 			answers := 0

@@ -45,7 +45,7 @@ func TestNetworksAreNamedOrDescribed(t *testing.T) {
 
 func TestALinkThatIsNotWhatWasAskedForIsFound(t *testing.T) {
 	asked := Network{Name: "n", RTT: 50 * time.Millisecond, Loss: 0.02, Bits: 10e6}
-	good := NetworkCheck{Network: asked, RTT: stats.Latency{N: 40, P50: 50.4}, Loss: 0.021, Sent: 3000, Bits: 9.8e6, Late: stats.Latency{P99: 0.5}}
+	good := NetworkCheck{Network: asked, RTT: stats.Latency{N: 40, P50: 50.4}, Loss: 0.021, Sent: 20_000, Bits: 9.8e6, Queue: 66_000, Late: stats.Latency{P99: 0.5}}
 	if faults := good.judge(); len(faults) > 0 {
 		t.Errorf("%v", faults)
 	}
@@ -54,6 +54,7 @@ func TestALinkThatIsNotWhatWasAskedForIsFound(t *testing.T) {
 		"came back":  func(c *NetworkCheck) { c.RTT.N = 3 },
 		"are lost":   func(c *NetworkCheck) { c.Loss = 0.05 },
 		"Mbit/s":     func(c *NetworkCheck) { c.Bits = 5e6 },
+		"queue":      func(c *NetworkCheck) { c.Queue = 30_000 },
 		"late":       func(c *NetworkCheck) { c.Late.P99 = 20 },
 	} {
 		bad := good
@@ -62,10 +63,9 @@ func TestALinkThatIsNotWhatWasAskedForIsFound(t *testing.T) {
 			t.Errorf("%s: %v", want, faults)
 		}
 	}
-	bursts := good
-	bursts.Network.Burst, bursts.Loss = 5, 0.035 // unlikely for single losses, not for bursts
-	if faults := bursts.judge(); len(faults) > 0 {
-		t.Errorf("%v", faults)
+	uniform, bursts := Network{Loss: 0.02}, Network{Loss: 0.02, Burst: 5}
+	if n := uniform.probes(); n < 10_000 || bursts.probes() < 8*n || (Network{}).probes() != 10_000 {
+		t.Errorf("%d probes, %d of bursts: chance alone would be more than what is allowed", n, bursts.probes())
 	}
 }
 
@@ -111,10 +111,10 @@ func TestAnEstateHasItsShares(t *testing.T) {
 }
 
 func TestPlansGiveEveryVariantTheSameRequests(t *testing.T) {
-	c := TransportsConfig{Samples: 250, LargeSamples: 30, BurstSize: 50, Estate: Estate{Endpoints: 40, H3: 1}, Visits: 3}.WithDefaults()
+	c := TransportsConfig{Samples: 250, LargeSamples: 30, BurstSize: 50, Estate: Estate{Endpoints: 40, H3: 1}, BlockedEndpoints: 10, CongestionSamples: 10, Visits: 3}.WithDefaults()
 	r := &transportsRun{c: c, congestion: []string{"cubic", "bbr"}, repeat: repetition{seed: 1}}
 	wanted := map[string]struct{ samples, variants int }{
-		"sporadic": {250, 4}, "burst": {250, 4}, "steady": {250, 4}, "large": {30, 7}, "mixed": {120, 3},
+		"sporadic": {250, 4}, "burst": {250, 4}, "steady": {250, 4}, "large": {30, 7}, "mixed": {120, 3}, "blocked": {30, 2},
 	}
 	for _, name := range TransportsScenarios() {
 		p := r.plan(name, r.repeat.rng(name))
@@ -133,6 +133,10 @@ func TestPlansGiveEveryVariantTheSameRequests(t *testing.T) {
 		if again := r.plan(name, r.repeat.rng(name)); !slices.EqualFunc(p.blocks, again.blocks, func(a, b block) bool { return slices.Equal(a.Endpoints, b.Endpoints) }) {
 			t.Errorf("%s: the seed does not repeat the plan", name)
 		}
+	}
+	large := r.plan("large", r.repeat.rng("large"))
+	if !large.takesPart(3, len(large.blocks)) || !large.takesPart(6, large.extra-1) || large.takesPart(4, large.extra) || large.extra == 0 {
+		t.Errorf("%d variants in %d blocks, all of them in %d", large.core, len(large.blocks), large.extra)
 	}
 	r.c.Link = linkLoopback
 	r.c.Estate = Estate{Endpoints: 50, Dying: 1}
@@ -160,8 +164,8 @@ func TestRegretLeavesOutWhatFailed(t *testing.T) {
 func TestWrittenTwiceFailsTheRunAndALateEmulatorIsDoubtful(t *testing.T) {
 	r := &transportsRun{}
 	r.judge(ScenarioResult{Scenario: "burst", Network: "wan", Variants: []VariantResult{{Variant: Variant{Name: "h3"}, Resent: 2, Wire: link.Counts{Late: stats.Latency{P99: 5}}}}})
-	if len(r.failures) != 1 || len(r.warnings) != 1 {
-		t.Errorf("%v %v", r.failures, r.warnings)
+	if said := r.doubtful(); len(r.failures) != 1 || len(said) != 1 || !strings.Contains(said[0], "5.00 ms in wan, burst, h3") {
+		t.Errorf("%v %v", r.failures, said)
 	}
 }
 
@@ -173,12 +177,68 @@ func TestTransportsConfigNamesWhatIsWrong(t *testing.T) {
 	}
 	bad := TransportsConfig{
 		Link: "wire", Networks: []Network{{Name: "x", Loss: 2}}, Scenarios: []string{"y"}, Protocols: []string{"h4"}, Samples: -1, Body: -1,
-		Parallel: -1, BurstSize: -1, SteadyRate: -1, Estate: Estate{Endpoints: 1, H3: 2}, Visits: -1, Tries: -1, Timeout: -1, Draws: -1,
+		Parallel: -1, BurstSize: -1, SteadyRate: -1, Estate: Estate{Endpoints: 1, H3: 2}, Visits: -1, CongestionSamples: -1, BlockedEndpoints: -1, Pause: -1, Tries: -1, Timeout: -1, Draws: -1,
 	}
 	err := bad.WithDefaults().Validate()
-	for _, want := range []string{"link", "network x", "scenario", "protocol", "samples", "body", "parallel", "burst-size", "steady-rate", "estate", "visits", "tries", "timeout", "draws"} {
+	for _, want := range []string{"link", "network x", "scenario", "protocol", "samples", "body", "parallel", "burst-size", "steady-rate", "estate", "visits", "congestion-samples", "blocked-endpoints", "pause", "tries", "timeout", "draws"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not named: %v", want, err)
 		}
+	}
+}
+
+func TestPresetsRunEveryScenarioSomewhereAndSelectionsNarrowThem(t *testing.T) {
+	for name, c := range map[string]TransportsConfig{"full": {}, "quick": TransportsQuick()} {
+		c = c.WithDefaults()
+		seen := map[string]bool{}
+		for _, n := range c.Networks {
+			if len(c.casesOf(n)) == 0 {
+				t.Errorf("%s: %s is set up for nothing", name, n.Name)
+			}
+			for _, at := range c.casesOf(n) {
+				seen[at.Scenario] = true
+			}
+		}
+		if len(seen) != len(TransportsScenarios()) || len(c.Networks) < 2 {
+			t.Errorf("%s: %v on %d networks", name, seen, len(c.Networks))
+		}
+		if again := c.WithDefaults(); len(again.Networks) != len(c.Networks) || len(again.Cases) != len(c.Cases) {
+			t.Errorf("%s: defaults of defaults differ", name)
+		}
+	}
+	one := TransportsConfig{Scenarios: []string{"burst"}}.WithDefaults()
+	for _, n := range one.Networks {
+		if got := one.casesOf(n); len(got) != 1 || got[0].Scenario != "burst" {
+			t.Errorf("%s: %v", n.Name, got)
+		}
+	}
+	lan := TransportsConfig{Networks: named("lan")}.WithDefaults()
+	if got := lan.casesOf(lan.Networks[0]); len(lan.Networks) != 1 || len(got) != len(TransportsScenarios()) {
+		t.Errorf("%v", got)
+	}
+	if got := WithoutSamples(fullCases); got[3].Samples != 0 || fullCases[3].Samples == 0 {
+		t.Error("samples of the preset's own were kept, or the preset was changed")
+	}
+	if few, many := lan.parallel(Network{RTT: time.Millisecond}), lan.parallel(Network{RTT: time.Second}); few != 8 || many != 64 {
+		t.Errorf("%d and %d at once", few, many)
+	}
+}
+
+func TestAnEstateIsSplitByKindAndVisit(t *testing.T) {
+	p := plan{blocks: []block{
+		{Endpoints: []endpoint{endpointOf(0, kindH3), endpointOf(1, kindBlocked)}},
+		{Endpoints: []endpoint{endpointOf(1, kindBlocked), endpointOf(0, kindH3)}},
+	}}
+	auto := VariantResult{Variant: Variant{Name: "auto"}}
+	auto.keep(blockResult{Took: []float64{1, 2, 3, 4}, Vain: []int{2, 2}})
+	s := ScenarioResult{Variants: []VariantResult{auto}, Groups: groupsOf(&p, []VariantResult{auto})}
+	if g := s.group("blocked", 2, "auto"); len(s.Groups) != 4 || g.Latency.P50 != 3 || g.Vain != 1 {
+		t.Errorf("%+v", s.Groups)
+	}
+	if g := s.group("h3", 2, "auto"); g.Latency.P50 != 4 || g.Vain != 0 {
+		t.Errorf("%+v", g)
+	}
+	if found, remembered := auto.vain(); !slices.Equal(found, []float64{3}) || !slices.Equal(remembered, []float64{1, 2, 4}) {
+		t.Errorf("%v %v", found, remembered)
 	}
 }

@@ -27,6 +27,9 @@ type Counts struct {
 	// UDPPorts from how many it began a QUIC connection (Initial).
 	TCPPorts int `json:"tcp_ports"`
 	UDPPorts int `json:"udp_ports"`
+	// TimeWait is how many of those TCP ports the client closed first, and by FIN:
+	// its kernel keeps each for a minute more (TIME_WAIT).
+	TimeWait int `json:"time_wait"`
 	// Late is how much later than it should have the emulator handed packets
 	// over: what it adds to the delay that was asked for.
 	Late stats.Latency `json:"late"`
@@ -49,13 +52,22 @@ type counter struct {
 	mu     sync.Mutex
 	counts Counts
 	ports  map[port]struct{}
+	ends   map[port]closer // how TCP connections end
 	late   []time.Duration
 }
+
+// closer is who closed a TCP connection.
+type closer uint8
+
+const (
+	closedByClient closer = 1 // its FIN came first
+	closedByServer closer = 2 // the server's did, or there was an RST
+)
 
 // maxLate bounds the sample of latenesses; beyond it every 16th is kept.
 const maxLate = 1 << 16
 
-func newCounter() *counter { return &counter{ports: map[port]struct{}{}} }
+func newCounter() *counter { return &counter{ports: map[port]struct{}{}, ends: map[port]closer{}} }
 
 func (c *counter) saw(p packet, up bool, size int, f fate) {
 	c.mu.Lock()
@@ -83,8 +95,21 @@ func (c *counter) saw(p packet, up bool, size int, f fate) {
 	case filtered:
 		to.Filtered++
 	}
+	local := port{p.proto, p.src, p.sport}
+	if !up {
+		local = port{p.proto, p.dst, p.dport}
+	}
 	if up && p.opens {
-		c.ports[port{p.proto, p.src, p.sport}] = struct{}{}
+		c.ports[local] = struct{}{}
+		delete(c.ends, local)
+	}
+	switch {
+	case p.resets:
+		c.ends[local] = closedByServer
+	case p.closes && c.ends[local] == 0 && up:
+		c.ends[local] = closedByClient
+	case p.closes && c.ends[local] == 0:
+		c.ends[local] = closedByServer
 	}
 }
 
@@ -108,8 +133,14 @@ func (c *counter) take() Counts {
 			out.UDPPorts++
 		}
 	}
+	for _, by := range c.ends {
+		if by == closedByClient {
+			out.TimeWait++
+		}
+	}
 	out.Late = stats.LatencyOf(c.late)
 	c.counts, c.late = Counts{}, nil
 	clear(c.ports)
+	clear(c.ends)
 	return out
 }

@@ -156,6 +156,20 @@ func Receive(socket *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "/dev/net/tun"), nil
 }
 
+// LargeBuffer gives a socket that probes the link as large a receive buffer as
+// the process may have, so that a pause of the process loses nothing.
+func LargeBuffer(c *net.UDPConn) error {
+	const size = 16 << 20
+	err := c.SetReadBuffer(size) // bounded by net.core.rmem_max
+	raw, rawErr := c.SyscallConn()
+	if rawErr != nil {
+		return errors.Join(err, rawErr)
+	}
+	return errors.Join(err, raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) //nolint:gosec // a descriptor; only root's may
+	}))
+}
+
 // unixConn takes a file over as a connection.
 func unixConn(f *os.File) (*net.UnixConn, error) {
 	defer func() { _ = f.Close() }()

@@ -5,6 +5,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"syscall"
@@ -30,3 +31,6 @@ func Congestion() []string { return nil }
 func SetCongestion(_ syscall.RawConn, name string) error {
 	return fmt.Errorf("congestion control %q: %w", name, errors.ErrUnsupported)
 }
+
+// LargeBuffer is only known on Linux.
+func LargeBuffer(*net.UDPConn) error { return errors.ErrUnsupported }

@@ -97,13 +97,13 @@ func TestTheSameSeedGivesTheSameFates(t *testing.T) {
 }
 
 func TestAQueueHoldsARoundTripUnlessItIsGiven(t *testing.T) {
-	if got := (Shape{Bits: 100e6, Delay: 25 * time.Millisecond}).queue(); got != 625_000 {
+	if got := (Shape{Bits: 100e6, Delay: 25 * time.Millisecond}).QueueSize(); got != 625_000 {
 		t.Errorf("%d", got)
 	}
-	if got := (Shape{Bits: 1e6}).queue(); got != minQueue {
+	if got := (Shape{Bits: 1e6}).QueueSize(); got != minQueue {
 		t.Errorf("%d", got)
 	}
-	if got := (Shape{Queue: 7}).queue(); got != 7 {
+	if got := (Shape{Queue: 7}).QueueSize(); got != 7 {
 		t.Errorf("%d", got)
 	}
 }
@@ -200,4 +200,105 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%x: %+v", b, p)
 		}
 	})
+}
+
+func TestWhoClosesFirstIsCounted(t *testing.T) {
+	const client, server = "198.18.0.1", "198.18.0.2"
+	c := newCounter()
+	send := func(up bool, local uint16, flags byte) {
+		raw := ipv4(protoTCP, client, server, local, 443, "")
+		if !up {
+			raw = ipv4(protoTCP, server, client, 443, local, "")
+		}
+		raw[ipv4Header+13] = flags
+		p, ok := parse(raw)
+		if !ok {
+			t.Fatal("not parsed")
+		}
+		c.saw(p, up, len(raw), passed)
+	}
+	const fin, syn, rst, ack = 1, 2, 4, 16
+	for local := uint16(1); local <= 4; local++ {
+		send(true, local, syn)
+	}
+	send(true, 1, fin|ack) // the client, and the server after it
+	send(false, 1, fin|ack)
+	send(false, 2, fin|ack) // the server
+	send(true, 2, fin|ack)
+	send(true, 3, fin|ack) // the client, but what came after that was refused
+	send(false, 3, ack)
+	send(true, 3, rst)
+	if got := c.take(); got.TCPPorts != 4 || got.TimeWait != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := c.take(); got.TimeWait != 0 {
+		t.Errorf("counts did not begin anew: %+v", got)
+	}
+}
+
+// TestTheEmulatorDoesWhatItWasAsked probes a direction as `bench transports`
+// probes the link, on a clock of its own: nothing here depends on a machine.
+func TestTheEmulatorDoesWhatItWasAsked(t *testing.T) {
+	for _, s := range []Shape{
+		{Delay: 25 * time.Millisecond, Bits: 100e6},
+		{Delay: 100 * time.Millisecond, Bits: 100e6, Loss: Loss{Rate: 0.02}},
+		{Delay: 25 * time.Millisecond, Bits: 100e6, Loss: Loss{Rate: 0.02, Burst: 5}},
+		{Delay: 50 * time.Millisecond, Bits: 5e6, Queue: 64 << 10, Jitter: 5 * time.Millisecond},
+		{Delay: time.Millisecond, Loss: Loss{Rate: 0.1}},
+	} {
+		const size, probes, burstProbes = 60, 40_000, 400_000
+		n := probes
+		if s.Loss.Burst > 1 {
+			n = burstProbes // losses in bursts are so much more uncertain
+		}
+		link, missing, travelled := newShaper(s, 7), 0, 0.0
+		for i := range n {
+			now := time.Duration(i) * 10 * time.Millisecond
+			at, f := link.admit(now, size)
+			if f == passed {
+				travelled += (at - now).Seconds()
+			} else {
+				missing++
+			}
+		}
+		delay, want := travelled/float64(n-missing), (s.Delay + s.Jitter/2).Seconds()
+		if math.Abs(delay/want-1) > 0.02 {
+			t.Errorf("%+v: %v s on the way", s, delay)
+		}
+		if loss := float64(missing) / float64(n); math.Abs(loss-s.Loss.Rate) > 0.003 {
+			t.Errorf("%+v: %v lost", s, loss)
+		}
+		if s.Bits > 0 {
+			s.Loss, s.Jitter = Loss{}, 0
+			flood(t, s)
+		}
+	}
+}
+
+// flood sends twice the line's rate and looks at what comes out when.
+func flood(t *testing.T, s Shape) {
+	t.Helper()
+	const size = 1228
+	link, arrived := newShaper(s, 7), 0
+	every := time.Duration(size * 8 / (2 * s.Bits) * float64(time.Second))
+	var stopped, first, last time.Duration
+	for stopped < 10*time.Second {
+		stopped += every
+		at, f := link.admit(stopped, size)
+		if f != passed {
+			continue
+		}
+		if arrived == 0 {
+			first = at
+		}
+		arrived++
+		last = at
+	}
+	carried := float64(arrived-1) * size * 8
+	if rate := carried / (last - first).Seconds(); math.Abs(rate/s.Bits-1) > 0.03 {
+		t.Errorf("%+v: %v bits a second", s, rate)
+	}
+	if queue := (carried - s.Bits*stopped.Seconds()) / 8; math.Abs(queue/float64(s.QueueSize())-1) > 0.1 {
+		t.Errorf("%+v: a queue of %v bytes", s, queue)
+	}
 }

@@ -19,6 +19,8 @@ type packet struct {
 	dport      uint16
 	shortQUIC  bool // UDP, and its payload looks like a QUIC packet with a short header
 	opens      bool // TCP SYN without ACK, or a QUIC Initial packet
+	closes     bool // TCP FIN
+	resets     bool // TCP RST
 	hasPayload bool // UDP or TCP that carries data
 }
 
@@ -54,8 +56,9 @@ func parse(b []byte) (p packet, ok bool) {
 		p.opens = p.hasPayload && rest[udpHeader]&0xf0 == 0xc0
 	case p.proto == protoTCP && len(rest) >= tcpHeader:
 		p.hasPayload = len(rest) > int(rest[12]>>4)*4
-		const fin, syn, ack = 1, 2, 16
+		const fin, syn, rst, ack = 1, 2, 4, 16
 		p.opens = rest[13]&(syn|ack|fin) == syn
+		p.closes, p.resets = rest[13]&fin != 0, rest[13]&rst != 0
 	default:
 		return p, true
 	}

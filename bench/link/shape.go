@@ -40,8 +40,8 @@ func (s Shape) Validate() error {
 // minQueue holds a window of forty packets.
 const minQueue = 64 << 10
 
-// queue is the bytes that may wait.
-func (s Shape) queue() int {
+// QueueSize is how many bytes may wait.
+func (s Shape) QueueSize() int {
 	if s.Queue > 0 {
 		return s.Queue
 	}
@@ -80,7 +80,7 @@ func (s *shaper) admit(now time.Duration, size int) (arrival time.Duration, f fa
 	s.busy = max(s.busy, now)
 	if s.shape.Bits > 0 {
 		waiting := (s.busy - now).Seconds() * s.shape.Bits / 8
-		if int(waiting)+size > s.shape.queue() {
+		if int(waiting)+size > s.shape.QueueSize() {
 			return 0, overflowed
 		}
 		s.busy += time.Duration(float64(size) * 8 / s.shape.Bits * float64(time.Second))

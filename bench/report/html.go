@@ -19,16 +19,28 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}}</title>
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #1b1f24; background: #fff; }
-h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2em; border-bottom: 1px solid #d0d7de; } h3 { font-size: 1em; }
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --faint: #57606a; --rule: #d8dee4; --head: #f6f8fa; --grid: #e4e8ec;
+  --warn: #fff8c5; --warn-edge: #bf8700; --fail: #ffebe9; --fail-edge: #cf222e; --say: #eef6ff; --say-edge: #0969da;
+  --hue1: #0072b2; --hue2: #d55e00; --hue3: #009e73; --hue4: #b0568c; --hue5: #b87a00; --hue6: #3a93c4; --hue7: #444; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --faint: #9aa4ae; --rule: #30363d; --head: #161b22; --grid: #262c34;
+  --warn: #2b2411; --warn-edge: #d29922; --fail: #3a1618; --fail-edge: #f85149; --say: #10233a; --say-edge: #4493f8;
+  --hue1: #58b0e8; --hue2: #ff8a3d; --hue3: #2fc99a; --hue4: #e69ac8; --hue5: #f0b429; --hue6: #9fd4f5; --hue7: #ccc; }
+}
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: var(--ink); background: var(--paper); }
+h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2.2em; border-bottom: 1px solid var(--rule); } h3 { font-size: 1em; }
 table { border-collapse: collapse; margin: 1em 0; display: block; overflow-x: auto; font-variant-numeric: tabular-nums; }
-th, td { padding: .25em .7em; border-bottom: 1px solid #d8dee4; text-align: right; white-space: nowrap; }
+th, td { padding: .25em .7em; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-th { background: #f6f8fa; }
-dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em; } dt { color: #57606a; } dd { margin: 0; overflow-wrap: anywhere; }
-.warn { border-left: 4px solid #bf8700; background: #fff8c5; padding: .5em 1em; }
-.fail { border-left: 4px solid #cf222e; background: #ffebe9; padding: .5em 1em; }
-.note { color: #57606a; }
+th { background: var(--head); }
+tr:hover td { background: var(--head); }
+dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em; } dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
+.warn { border-left: 4px solid var(--warn-edge); background: var(--warn); padding: .5em 1em; }
+.fail { border-left: 4px solid var(--fail-edge); background: var(--fail); padding: .5em 1em; }
+.say { border-left: 4px solid var(--say-edge); background: var(--say); padding: .5em 1em; margin: .7em 0; }
+.say b { display: block; }
+.note { color: var(--faint); }
+nav a { margin-right: 1em; white-space: nowrap; } a { color: var(--say-edge); }
 figure { margin: 1em 0; } svg { max-width: 100%; height: auto; }
 </style>
 </head>
@@ -48,10 +60,18 @@ figure { margin: 1em 0; } svg { max-width: 100%; height: auto; }
 {{- range .Failures}}
 <p class="fail">FAILED: {{.}}</p>
 {{- end}}
-{{- range .Sections}}
-<h2>{{.Title}}</h2>
+<nav>
+{{- range $at, $s := .Sections}}
+<a href="#s{{$at}}">{{$s.Title}}</a>
+{{- end}}
+</nav>
+{{- range $at, $s := .Sections}}
+<h2 id="s{{$at}}">{{.Title}}</h2>
 {{- if .Text}}
 <p>{{.Text}}</p>
+{{- end}}
+{{- range .Answers}}
+<p class="say"><b>{{.Question}}</b> {{.Text}}</p>
 {{- end}}
 {{- range .Tables}}
 {{- if .Title}}

@@ -14,6 +14,25 @@ import (
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# %s\n\n", r.Title)
+	r.body(b, 2)
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write Markdown report: %w", err)
+	}
+	return nil
+}
+
+// WritePart writes the report without its title, with headings of the given
+// level (1 = #) and below: a part of another document.
+func (r *Report) WritePart(w io.Writer, level int) error {
+	b := bufio.NewWriter(w)
+	r.body(b, level)
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write Markdown report: %w", err)
+	}
+	return nil
+}
+
+func (r *Report) body(b *bufio.Writer, level int) {
 	for _, f := range r.allFacts() {
 		fmt.Fprintf(b, "- %s: %s\n", f.Name, f.Value)
 	}
@@ -24,18 +43,17 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		fmt.Fprintf(b, "\n> **FAILED:** %s\n", line)
 	}
 	for _, s := range r.Sections {
-		fmt.Fprintf(b, "\n## %s\n", s.Title)
+		fmt.Fprintf(b, "\n%s %s\n", strings.Repeat("#", level), s.Title)
 		if s.Text != "" {
 			fmt.Fprintf(b, "\n%s\n", s.Text)
 		}
+		for _, a := range s.Answers {
+			fmt.Fprintf(b, "\n**%s** %s\n", a.Question, a.Text)
+		}
 		for _, t := range s.Tables {
-			t.markdown(b)
+			t.markdown(b, level+1)
 		}
 	}
-	if err := b.Flush(); err != nil {
-		return fmt.Errorf("write Markdown report: %w", err)
-	}
-	return nil
 }
 
 // allFacts puts what every report has before its own facts.
@@ -47,9 +65,9 @@ func (r *Report) allFacts() []Fact {
 	}, r.Facts...)
 }
 
-func (t *Table) markdown(b *bufio.Writer) {
+func (t *Table) markdown(b *bufio.Writer, level int) {
 	if t.Title != "" {
-		fmt.Fprintf(b, "\n### %s\n", t.Title)
+		fmt.Fprintf(b, "\n%s %s\n", strings.Repeat("#", level), t.Title)
 	}
 	widths := make([]int, len(t.Columns))
 	for i, c := range t.Columns {

@@ -22,10 +22,23 @@ const (
 	plotHeight = 3.6 * vg.Inch
 )
 
-// colours are told apart by people who see fewer of them (Okabe and Ito).
-var colours = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
-	{0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x00, 0x00, 0x00, 0xff},
+// hues is how many colours there are. What is drawn with one of them has a
+// placeholder for a colour, which inlined exchanges for the page's: light and
+// dark pages differ. They are told apart by people who see fewer of them (after
+// Okabe and Ito).
+const hues = 7
+
+func placeholder(hue int) color.RGBA { return color.RGBA{0x01, 0x02, uint8(hue), 0xff} } //nolint:gosec // below 256
+
+// gridColour is the placeholder of the grid.
+var gridColour = color.RGBA{0x01, 0x03, 0x00, 0xff}
+
+// colour is that of a series, by its hue or by its place.
+func (l Line) colour(at int) color.RGBA {
+	if l.Hue > 0 {
+		at = l.Hue - 1
+	}
+	return placeholder(at%hues + 1)
 }
 
 // svg draws the plot.
@@ -33,7 +46,10 @@ func (p Plot) svg() (string, error) {
 	canvas := plot.New()
 	sans(canvas)
 	canvas.Title.Text, canvas.X.Label.Text, canvas.Y.Label.Text = p.Title, p.X, p.Y
-	canvas.Add(plotter.NewGrid())
+	canvas.BackgroundColor = color.Transparent
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = gridColour, gridColour
+	canvas.Add(grid)
 	canvas.Legend.Top = p.Kind != Steps // a distribution leaves its lower right corner free
 	var err error
 	if p.Kind == Bars {
@@ -71,6 +87,11 @@ func inlined(file []byte) string {
 		file = file[at:]
 	}
 	file = bytes.ReplaceAll(file, []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
+	file = bytes.ReplaceAll(file, []byte("#000000"), []byte("currentColor"))
+	file = bytes.ReplaceAll(file, []byte("#010300"), []byte("var(--grid)"))
+	for hue := range hues {
+		file = bytes.ReplaceAll(file, fmt.Appendf(nil, "#0102%02X", hue+1), fmt.Appendf(nil, "var(--hue%d)", hue+1))
+	}
 	return string(bytes.TrimSpace(file))
 }
 
@@ -85,7 +106,10 @@ func (p Plot) lines(canvas *plot.Plot) error {
 		if err != nil {
 			return fmt.Errorf("series %q: %w", s.Name, err)
 		}
-		line.Color, line.Width = colours[i%len(colours)], vg.Points(1.4)
+		line.Color, line.Width = s.colour(i), vg.Points(1.7)
+		if s.Dashed {
+			line.Dashes = []vg.Length{vg.Points(5), vg.Points(3)}
+		}
 		if p.Kind == Steps {
 			line.StepStyle = plotter.PostStep
 		}
@@ -165,7 +189,7 @@ func (p Plot) bars(canvas *plot.Plot) error {
 		if err != nil {
 			return fmt.Errorf("series %q: %w", s.Name, err)
 		}
-		bars.Color, bars.LineStyle.Width = colours[i%len(colours)], 0
+		bars.Color, bars.LineStyle.Width = s.colour(i), 0
 		bars.Offset = width * (vg.Length(i) - vg.Length(len(p.Series)-1)/2)
 		canvas.Add(bars)
 		canvas.Legend.Add(s.Name, bars)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -41,10 +42,19 @@ type Fact struct {
 
 // Section is a part of a report.
 type Section struct {
-	Title  string  `json:"title"`
-	Text   string  `json:"text,omitempty"` // one paragraph: what was measured, and how
-	Tables []Table `json:"tables,omitempty"`
-	Plots  []Plot  `json:"plots,omitempty"`
+	Title   string   `json:"title"`
+	Text    string   `json:"text,omitempty"` // one paragraph: what was measured, and how
+	Answers []Answer `json:"answers,omitempty"`
+	Tables  []Table  `json:"tables,omitempty"`
+	Plots   []Plot   `json:"plots,omitempty"`
+	// Brief says that the section belongs to the report's short form.
+	Brief bool `json:"brief,omitempty"`
+}
+
+// Answer is what the figures say to a question that people have.
+type Answer struct {
+	Question string `json:"question"`
+	Text     string `json:"text"`
 }
 
 // Table is a table of cells that are text already. The first column is set
@@ -81,6 +91,10 @@ type Plot struct {
 type Line struct {
 	Name   string        `json:"name"`
 	Points []stats.Point `json:"points"`
+	// Hue numbers the colour, from 1, so that a thing has the same one in all
+	// plots; 0 = by the place in the plot.
+	Hue    int  `json:"hue,omitempty"`
+	Dashed bool `json:"dashed,omitempty"`
 }
 
 // WriteJSON writes the whole report.
@@ -92,6 +106,35 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		return fmt.Errorf("write JSON report: %w", err)
 	}
 	return nil
+}
+
+// Read reads a report that WriteJSON wrote; its Data stays as it is in the file.
+func Read(from io.Reader) (*Report, error) {
+	var raw json.RawMessage
+	r := &Report{Data: &raw}
+	if err := json.NewDecoder(from).Decode(r); err != nil {
+		return nil, fmt.Errorf("read JSON report: %w", err)
+	}
+	if r.Title == "" || len(r.Sections) == 0 {
+		return nil, errors.New("read JSON report: it has no title or no sections: not a report of dispatcher bench")
+	}
+	return r, nil
+}
+
+// Short returns the report with the sections of its short form alone; all of
+// them if it has no short form.
+func (r *Report) Short() *Report {
+	out := *r
+	out.Sections = nil
+	for _, s := range r.Sections {
+		if s.Brief {
+			out.Sections = append(out.Sections, s)
+		}
+	}
+	if len(out.Sections) == 0 {
+		out.Sections = r.Sections
+	}
+	return &out
 }
 
 // Number formats a figure with three significant digits, and large ones with

@@ -41,13 +41,13 @@ func sample() *Report {
 			}},
 			Plots: []Plot{
 				{Title: "Latency", X: "ms", Y: "share", Kind: Steps, LogX: true, Series: []Line{
-					{"node & floor", []stats.Point{{X: 0, Y: 0.1}, {X: 1, Y: 0.5}, {X: 10, Y: 1}}},
-					{"nothing", nil},
+					{Name: "node & floor", Points: []stats.Point{{X: 0, Y: 0.1}, {X: 1, Y: 0.5}, {X: 10, Y: 1}}},
+					{Name: "nothing"},
 				}},
 				{Title: "Rates", X: "", Y: "1/s", Kind: Bars, Labels: []string{"drain", "fan-out"}, Series: []Line{
-					{"node", []stats.Point{{Y: 5}, {Y: math.NaN()}}}, {"floor", []stats.Point{{Y: 9}}},
+					{Name: "node", Points: []stats.Point{{Y: 5}, {Y: math.NaN()}}}, {Name: "floor", Points: []stats.Point{{Y: 9}}},
 				}},
-				{Title: "Arrivals", X: "s", Y: "1/s", Kind: Lines, Series: []Line{{"node", []stats.Point{{X: 0, Y: 3}, {X: 1, Y: 4}}}}},
+				{Title: "Arrivals", X: "s", Y: "1/s", Kind: Lines, Series: []Line{{Name: "node", Points: []stats.Point{{X: 0, Y: 3}, {X: 1, Y: 4}}}}},
 				{Title: "Empty", Kind: Lines},
 			},
 		}},
@@ -118,9 +118,9 @@ func TestHTMLLooksLikeItsGoldenAndNeedsNothingElse(t *testing.T) {
 func TestDrawingsAreWellFormedWhateverTheNumbers(t *testing.T) {
 	plots := sample().Sections[0].Plots
 	plots = append(plots,
-		Plot{Title: "one point <&>", Kind: Lines, LogX: true, Series: []Line{{"a", []stats.Point{{X: 3, Y: 3}}}}},
-		Plot{Title: "infinite", Kind: Steps, Series: []Line{{"a", []stats.Point{{X: math.Inf(1), Y: 1}, {X: 1, Y: math.NaN()}}}}},
-		Plot{Title: "no labels", Kind: Bars, Series: []Line{{"a", nil}}},
+		Plot{Title: "one point <&>", Kind: Lines, LogX: true, Series: []Line{{Name: "a", Points: []stats.Point{{X: 3, Y: 3}}}}},
+		Plot{Title: "infinite", Kind: Steps, Series: []Line{{Name: "a", Points: []stats.Point{{X: math.Inf(1), Y: 1}, {X: 1, Y: math.NaN()}}}}},
+		Plot{Title: "no labels", Kind: Bars, Series: []Line{{Name: "a", Points: nil}}},
 	)
 	for _, p := range plots {
 		text, err := p.svg()
@@ -179,5 +179,53 @@ func TestFiguresHaveThreeDigits(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
+	}
+}
+
+func TestAReportIsReadAgainAndShortened(t *testing.T) {
+	r := sample()
+	r.Sections[0].Plots = nil // JSON has no NaN
+	r.Sections = append(r.Sections, Section{Title: "In short", Brief: true, Answers: []Answer{{"Why?", "Because."}}})
+	var b, again, short bytes.Buffer
+	if err := r.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	back, err := Read(&b)
+	if err != nil || len(back.Sections) != 2 {
+		t.Fatalf("%v %+v", err, back)
+	}
+	if err := back.WriteJSON(&again); err != nil || again.String() != text {
+		t.Errorf("%v, written again:\n%s", err, again.String())
+	}
+	if err := back.Short().WritePart(&short, 3); err != nil {
+		t.Fatal(err)
+	}
+	if got := short.String(); !strings.Contains(got, "### In short\n\n**Why?** Because.\n") || strings.Contains(got, "Throughput") || strings.Contains(got, "# bench sample") {
+		t.Errorf("%s", got)
+	}
+	if got := sample().Short(); len(got.Sections) != 1 {
+		t.Errorf("a report without a short form has %d sections in it", len(got.Sections))
+	}
+	for _, bad := range []string{"", "{}", "[]", `{"title":"x"}`} {
+		if _, err := Read(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+func TestAThingHasOneColourWhateverItsPlaceAndThePageChoosesIt(t *testing.T) {
+	points := []stats.Point{{X: 1, Y: 1}, {X: 2, Y: 2}}
+	text, err := Plot{Title: "p", Kind: Lines, Series: []Line{{Name: "a", Points: points, Hue: 4, Dashed: true}}}.svg()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"var(--hue4)", "var(--grid)", "currentColor", "stroke-dasharray"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if fixed := regexp.MustCompile(`#[0-9A-Fa-f]{6}`).FindString(text); fixed != "" {
+		t.Errorf("%s is the same on a dark page", fixed)
 	}
 }

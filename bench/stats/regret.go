@@ -16,7 +16,11 @@ type Interval struct {
 // given confidence (percentile bootstrap). statistic gets the indices of a
 // sample drawn with replacement, sorted; paired data stays paired, because it
 // is indexed with the same numbers. The estimate itself is of all samples.
-func Bootstrap(n, draws int, confidence float64, rng *rand.Rand, statistic func(indices []int) float64) Interval {
+//
+// cluster consecutive samples are drawn together (block bootstrap): what shares
+// its fate, like the requests of one burst, is one observation. 0 and 1 = each
+// sample is one.
+func Bootstrap(n, draws, cluster int, confidence float64, rng *rand.Rand, statistic func(indices []int) float64) Interval {
 	if n == 0 || draws < 1 {
 		return Interval{}
 	}
@@ -27,16 +31,28 @@ func Bootstrap(n, draws int, confidence float64, rng *rand.Rand, statistic func(
 	result := Interval{Value: statistic(indices)}
 	values := make([]float64, draws)
 	for d := range values {
-		for i := range indices {
-			indices[i] = rng.IntN(n)
-		}
-		slices.Sort(indices)
+		resample(indices, cluster, rng)
 		values[d] = statistic(indices)
 	}
 	slices.Sort(values)
 	tail := (1 - confidence) / 2
 	result.Low, result.High = Quantile(values, tail), Quantile(values, 1-tail)
 	return result
+}
+
+// resample fills indices with clusters drawn with replacement, sorted. The last
+// cluster may be cut off at the end of the data or of the sample.
+func resample(indices []int, cluster int, rng *rand.Rand) {
+	n := len(indices)
+	cluster = min(max(cluster, 1), n)
+	for at := 0; at < n; {
+		from := rng.IntN((n+cluster-1)/cluster) * cluster
+		for i := from; i < min(from+cluster, n) && at < n; i++ {
+			indices[at] = i
+			at++
+		}
+	}
+	slices.Sort(indices)
 }
 
 // Series is one competitor's paired measurements: index i of all series was
@@ -61,8 +77,8 @@ type Regret struct {
 // RegretOf compares a quantile of chosen with the same quantile of the best of
 // the alternatives. In each bootstrap draw the best is looked for anew: that it
 // is known only afterwards is part of the comparison. Samples beyond the
-// shortest series are not used.
-func RegretOf(chosen Series, alternatives []Series, q float64, draws int, rng *rand.Rand) Regret {
+// shortest series are not used. cluster is that of [Bootstrap].
+func RegretOf(chosen Series, alternatives []Series, q float64, draws, cluster int, rng *rand.Rand) Regret {
 	n := len(chosen.Values)
 	for _, s := range alternatives {
 		n = min(n, len(s.Values))
@@ -97,6 +113,6 @@ func RegretOf(chosen Series, alternatives []Series, q float64, draws int, rng *r
 	}
 	ratio(all)
 	r := Regret{Best: best, Quantile: q, N: n}
-	r.Ratio = Bootstrap(n, draws, 0.95, rng, ratio)
+	r.Ratio = Bootstrap(n, draws, cluster, 0.95, rng, ratio)
 	return r
 }

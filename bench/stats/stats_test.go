@@ -117,11 +117,11 @@ func TestBootstrapCoversAKnownMean(t *testing.T) {
 		}
 		return sum / float64(len(indices))
 	}
-	got := Bootstrap(len(values), 500, 0.95, rng, mean)
+	got := Bootstrap(len(values), 500, 1, 0.95, rng, mean)
 	if got.Low > 10 || got.High < 10 || got.Low > got.Value || got.High < got.Value || got.High-got.Low > 0.4 {
 		t.Errorf("%+v", got)
 	}
-	if Bootstrap(0, 10, 0.95, rng, mean) != (Interval{}) {
+	if Bootstrap(0, 10, 0, 0.95, rng, mean) != (Interval{}) {
 		t.Error("an interval of nothing")
 	}
 }
@@ -129,7 +129,7 @@ func TestBootstrapCoversAKnownMean(t *testing.T) {
 func TestBootstrapIsRepeatableWithItsSeed(t *testing.T) {
 	run := func() Interval {
 		rng := rand.New(rand.NewPCG(7, 7))
-		return Bootstrap(50, 100, 0.9, rng, func(indices []int) float64 { return float64(indices[0] + indices[len(indices)-1]) })
+		return Bootstrap(50, 100, 1, 0.9, rng, func(indices []int) float64 { return float64(indices[0] + indices[len(indices)-1]) })
 	}
 	if a, b := run(), run(); a != b {
 		t.Errorf("%+v and %+v", a, b)
@@ -144,7 +144,7 @@ func TestRegretIsAgainstTheBestFixedAlternative(t *testing.T) {
 		fast[i], slow[i] = base, 2*base
 		chosen[i] = base * 1.1
 	}
-	r := RegretOf(Series{"auto", chosen}, []Series{{"slow", slow}, {"fast", fast}}, 0.5, 200, rng)
+	r := RegretOf(Series{"auto", chosen}, []Series{{"slow", slow}, {"fast", fast}}, 0.5, 200, 1, rng)
 	if r.Best != "fast" || r.N != 300 || math.Abs(r.Ratio.Value-1.1) > 1e-9 {
 		t.Errorf("%+v", r)
 	}
@@ -156,8 +156,36 @@ func TestRegretIsAgainstTheBestFixedAlternative(t *testing.T) {
 func TestRegretOfNothingIsNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, alternatives := range [][]Series{nil, {{"x", nil}}} {
-		if r := RegretOf(Series{"auto", []float64{1}}, alternatives, 0.99, 10, rng); r.N != 0 || r.Ratio != (Interval{}) {
+		if r := RegretOf(Series{"auto", []float64{1}}, alternatives, 0.99, 10, 1, rng); r.N != 0 || r.Ratio != (Interval{}) {
 			t.Errorf("%+v", r)
 		}
 	}
+}
+
+func TestClustersThatShareTheirFateWidenTheInterval(t *testing.T) {
+	// Ten bursts of a hundred equal values: ten observations, not a thousand.
+	values := make([]float64, 1000)
+	for i := range values {
+		values[i] = float64(i / 100)
+	}
+	mean := func(indices []int) float64 {
+		sum := 0.0
+		for _, at := range indices {
+			sum += values[at]
+		}
+		return sum / float64(len(indices))
+	}
+	width := func(cluster int) float64 {
+		i := Bootstrap(len(values), 500, cluster, 0.95, rand.New(rand.NewPCG(1, 2)), mean)
+		return i.High - i.Low
+	}
+	if single, clustered := width(1), width(100); clustered < 5*single {
+		t.Errorf("%v wide for single samples, %v for clusters", single, clustered)
+	}
+	Bootstrap(7, 50, 3, 0.95, rand.New(rand.NewPCG(1, 2)), func(indices []int) float64 {
+		if len(indices) != 7 || indices[6] > 6 {
+			t.Errorf("a sample of %v", indices)
+		}
+		return 0
+	})
 }

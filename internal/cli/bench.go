@@ -398,16 +398,19 @@ Elsewhere --link loopback runs the same without emulation.
 Scenarios: ` + strings.Join(bench.TransportsScenarios(), ", ") + `.
 Networks: ` + strings.Join(networkNames(), ", ") + `, or NAME:rtt=50ms,jitter=5ms,loss=2%,burst=5,rate=100M,queue=256K
 (loss, rate and queue count for each direction; burst is the mean number of
-packets lost in a row), or "all". With the default sizes one network takes a
-quarter of an hour and more.`,
+packets lost in a row), or "all".
+
+Without --network each scenario runs where its question arises: half an hour in
+all, about a minute with --quick. --scenarios picks some of them; with --network
+the scenarios run on exactly those networks.`,
 		Example: `  sudo dispatcher bench transports --quick
   sudo dispatcher bench transports --network wan --network lossy --scenarios sporadic,large
   sudo dispatcher bench transports --network 'mine:rtt=80ms,loss=1%,rate=20M' --scenarios large --congestion cubic,bbr
   dispatcher bench transports --link loopback`,
 	}
 	bindTransports(c.Flags(), &given)
-	c.Flags().StringArrayVar(&networks, "network", nil, "network to emulate, repeatable (default wan, lossy, bursty, slow)")
-	c.Flags().BoolVar(&quick, "quick", false, "sizes that take a minute or two; flags given beside it win")
+	c.Flags().StringArrayVar(&networks, "network", nil, "network to emulate, repeatable (default: what the preset measures where)")
+	c.Flags().BoolVar(&quick, "quick", false, "sizes that take about a minute; flags given beside it win")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		config := bench.TransportsConfig{}
 		if quick {
@@ -415,7 +418,7 @@ quarter of an hour and more.`,
 		}
 		overlay(c.Flags(), func(f *pflag.FlagSet) { bindTransports(f, &config) })
 		if len(networks) > 0 {
-			config.Networks = nil
+			config.Networks, config.Cases = nil, nil
 		}
 		for _, spec := range networks {
 			if spec == "all" {
@@ -431,6 +434,9 @@ quarter of an hour and more.`,
 		config = config.WithDefaults()
 		if err := config.Validate(); err != nil {
 			return usageError(err)
+		}
+		if c.Flags().Changed("samples") || c.Flags().Changed("large-samples") {
+			config.Cases = bench.WithoutSamples(config.Cases)
 		}
 		a.prepareRun(c, &config.Run)
 		rep, err := bench.Transports(c.Context(), config)
@@ -451,21 +457,25 @@ func bindTransports(f *pflag.FlagSet, c *bench.TransportsConfig) {
 	d := c.WithDefaults()
 	benchRun(f, &c.Run)
 	f.StringVar(&c.Link, "link", d.Link, "tun (emulated) or loopback (not emulated)")
-	f.StringSliceVar(&c.Scenarios, "scenarios", d.Scenarios, "what to run")
+	f.StringSliceVar(&c.Scenarios, "scenarios", nil, "what to run (default all of them)")
 	f.StringSliceVar(&c.Protocols, "protocols", d.Protocols, "what to compare")
 	f.StringSliceVar(&c.Congestion, "congestion", c.Congestion, "congestion controls of TCP; all of them in large, the first elsewhere (default cubic, and bbr where there is one)")
 	f.IntVar(&c.Samples, "samples", d.Samples, "sporadic, burst, steady: requests of each protocol; no p99 below 2000")
 	f.IntVar(&c.LargeSamples, "large-samples", d.LargeSamples, "large: requests")
+	f.IntVar(&c.CongestionSamples, "congestion-samples", d.CongestionSamples, "large: of those, with the further congestion controls")
 	f.IntVar(&c.Body, "body", d.Body, "bytes of a payload")
 	f.IntVar(&c.LargeBody, "large-body", d.LargeBody, "large: bytes of a payload")
-	f.IntVar(&c.Parallel, "parallel", d.Parallel, "cold requests on their way at once")
+	f.IntVar(&c.Parallel, "parallel", d.Parallel, "cold requests on their way at once; 0 = by the round trip, about 100 a second")
 	f.IntVar(&c.BurstSize, "burst-size", d.BurstSize, "burst: requests at once")
 	f.Float64Var(&c.SteadyRate, "steady-rate", d.SteadyRate, "steady: requests a second")
 	f.IntVar(&c.Estate.Endpoints, "endpoints", d.Estate.Endpoints, "mixed: endpoints")
 	f.Float64Var(&c.Estate.H3, "share-h3", d.Estate.H3, "mixed: share whose HTTP/3 works")
 	f.Float64Var(&c.Estate.Blocked, "share-blocked", d.Estate.Blocked, "mixed: share that advertises HTTP/3 with UDP blocked")
 	f.Float64Var(&c.Estate.Dying, "share-dying", d.Estate.Dying, "mixed: share whose HTTP/3 dies after the handshake")
-	f.IntVar(&c.Visits, "visits", d.Visits, "mixed: visits of each endpoint")
+	f.Float64Var(&c.Estate.Wrong, "share-wrong", d.Estate.Wrong, "mixed: share that advertises HTTP/3 where nobody listens")
+	f.IntVar(&c.BlockedEndpoints, "blocked-endpoints", d.BlockedEndpoints, "blocked: endpoints")
+	f.IntVar(&c.Visits, "visits", d.Visits, "mixed, blocked: visits of each endpoint")
+	f.DurationVar(&c.Pause, "pause", d.Pause, "mixed, blocked: between two visits of an endpoint")
 	f.IntVar(&c.Tries, "tries", d.Tries, "tries of one request")
 	f.DurationVar(&c.Timeout, "timeout", d.Timeout, "one try")
 	f.IntVar(&c.Draws, "draws", d.Draws, "draws of the bootstrap")
