@@ -208,7 +208,7 @@ func TestAReportOfOneScenarioAnswersThatAlone(t *testing.T) {
 		t.Errorf("%+v", s.Answers)
 	}
 	r.data.Scenarios = []ScenarioResult{{Scenario: "burst", Network: "wan", Variants: []VariantResult{variantResult("h3", "h3", "", 10, 5)}}}
-	if s := r.answers(); len(s.Answers) != 3 || !strings.Contains(s.Answers[0].Text, "wan: h3") {
+	if s := r.answers(); len(s.Answers) != 3 || len(s.Answers[0].Points) != 1 || !strings.HasPrefix(s.Answers[0].Points[0], "wan: h3") {
 		t.Errorf("%+v", s.Answers)
 	}
 }

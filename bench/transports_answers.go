@@ -19,7 +19,7 @@ func (r *transportsRun) answers() report.Section {
 	}
 	for _, ask := range []struct {
 		question string
-		answer   func() string
+		answer   func() report.Answer
 	}{
 		{"What does HTTP/3 save on an endpoint without a connection?", r.answerCold},
 		{"What does packet loss do to each?", r.answerLoss},
@@ -32,15 +32,16 @@ func (r *transportsRun) answers() report.Section {
 		{"What does choosing automatically cost against the best protocol?", r.answerRegret},
 		{"Was anything lost or processed twice?", r.answerPromises},
 	} {
-		if text := ask.answer(); text != "" {
-			s.Answers = append(s.Answers, report.Answer{Question: ask.question, Text: text})
+		if a := ask.answer(); a.Text != "" || len(a.Points) > 0 {
+			a.Question = ask.question
+			s.Answers = append(s.Answers, a)
 		}
 	}
 	return s
 }
 
-// each calls do with every result of a scenario and joins what it says.
-func (r *transportsRun) each(scenario string, do func(s *ScenarioResult) string) string {
+// each calls do with every result of a scenario and lists what it says.
+func (r *transportsRun) each(scenario string, do func(s *ScenarioResult) string) []string {
 	var said []string
 	for i := range r.data.Scenarios {
 		if s := &r.data.Scenarios[i]; s.Scenario == scenario {
@@ -49,7 +50,15 @@ func (r *transportsRun) each(scenario string, do func(s *ScenarioResult) string)
 			}
 		}
 	}
-	return strings.Join(said, " ")
+	return said
+}
+
+// under puts points under a text; without points there is no answer.
+func under(points []string, text string) report.Answer {
+	if len(points) == 0 {
+		return report.Answer{}
+	}
+	return report.Answer{Text: text, Points: points}
 }
 
 func (r *transportsRun) setting(name string) Network {
@@ -61,39 +70,33 @@ func (r *transportsRun) setting(name string) Network {
 	return Network{Name: name}
 }
 
-func (r *transportsRun) answerCold() string {
-	return r.each("sporadic", func(s *ScenarioResult) string {
+func (r *transportsRun) answerCold() report.Answer {
+	return under(r.each("sporadic", func(s *ScenarioResult) string {
 		h2, h3 := s.of("h2"), s.of("h3")
 		if h2 == nil || h3 == nil {
 			return ""
 		}
 		saved := h2.Latency.P50 - h3.Latency.P50
-		text := fmt.Sprintf("%s: %s ms over HTTP/3 and %s ms over HTTP/2 at the median, %s ms or %s of the time saved",
+		text := fmt.Sprintf("%s: %s ms over HTTP/3 and %s ms over HTTP/2, %s ms or %s of the time saved",
 			s.Network, report.Number(h3.Latency.P50), report.Number(h2.Latency.P50), report.Number(saved), report.Percent(saved/h2.Latency.P50))
 		if rtt := stats.Millis(r.setting(s.Network).RTT); rtt > 0 {
 			text += fmt.Sprintf(" (%s round trips of %s ms)", report.Number(saved/rtt), report.Number(rtt))
 		}
 		return text + "."
-	})
+	}), "At the median:")
 }
 
-func (r *transportsRun) answerLoss() string {
+func (r *transportsRun) answerLoss() report.Answer {
 	var said []string
 	for _, scenario := range []struct{ name, words string }{{"sporadic", "cold"}, {"steady", "warm"}} {
-		text := r.each(scenario.name, func(s *ScenarioResult) string {
+		said = append(said, r.each(scenario.name, func(s *ScenarioResult) string {
 			if r.setting(s.Network).Loss == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%s, %s: %s.", s.Network, scenario.words, quantiles(s, r.c.Protocols))
-		})
-		if text != "" {
-			said = append(said, text)
-		}
+			return fmt.Sprintf("%s, %s: %s", s.Network, scenario.words, quantiles(s, r.c.Protocols))
+		})...)
 	}
-	if len(said) == 0 {
-		return ""
-	}
-	return "It is the tail that suffers; in ms, the median and the tail. " + strings.Join(said, " ")
+	return under(said, "It is the tail that suffers; in ms, the median and the tail:")
 }
 
 // quantiles lists medians and tails by variant: the p99, or the p90 of a variant
@@ -113,16 +116,13 @@ func quantiles(s *ScenarioResult, names []string) string {
 	return strings.Join(out, ", ")
 }
 
-func (r *transportsRun) answerBurst() string {
-	text := r.each("burst", func(s *ScenarioResult) string { return fmt.Sprintf("%s: %s.", s.Network, quantiles(s, r.c.Protocols)) })
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf("%d at once; in ms from the start of the burst, the median and the tail. %s", r.c.BurstSize, text)
+func (r *transportsRun) answerBurst() report.Answer {
+	return under(r.each("burst", func(s *ScenarioResult) string { return s.Network + ": " + quantiles(s, r.c.Protocols) }),
+		fmt.Sprintf("%d at once; in ms from the start of the burst, the median and the tail:", r.c.BurstSize))
 }
 
-func (r *transportsRun) answerLarge() string {
-	text := r.each("large", func(s *ScenarioResult) string {
+func (r *transportsRun) answerLarge() report.Answer {
+	return under(r.each("large", func(s *ScenarioResult) string {
 		var names []string
 		for _, v := range s.Variants {
 			names = append(names, v.Variant.Name)
@@ -136,13 +136,9 @@ func (r *transportsRun) answerLarge() string {
 			}
 			return 0
 		})
-		return fmt.Sprintf("%s: %s; best at the median: %s.", s.Network, quantiles(s, names), best.Variant.Name)
-	})
-	if text == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s on cold connections; in ms, the median and the tail; HTTP/3's congestion control is Reno, TCP's %s unless another one follows the slash. %s",
-		report.Bytes(int64(r.c.LargeBody)), r.firstCongestion(), text)
+		return fmt.Sprintf("%s: %s; best at the median: %s", s.Network, quantiles(s, names), best.Variant.Name)
+	}), fmt.Sprintf("%s on cold connections; in ms, the median and the tail; HTTP/3's congestion control is Reno, TCP's %s unless another one follows the slash:",
+		report.Bytes(int64(r.c.LargeBody)), r.firstCongestion()))
 }
 
 func (r *transportsRun) firstCongestion() string {
@@ -152,7 +148,7 @@ func (r *transportsRun) firstCongestion() string {
 	return r.congestion[0]
 }
 
-func (r *transportsRun) answerPorts() string {
+func (r *transportsRun) answerPorts() report.Answer {
 	for i := range r.data.Scenarios {
 		s := &r.data.Scenarios[i]
 		h2, h3 := s.of("h2"), s.of("h3")
@@ -164,13 +160,13 @@ func (r *transportsRun) answerPorts() string {
 			reset = " (the sender's socket is closed when the server's farewell comes, and answers with a reset)"
 		}
 		const perMinute = 28_232 // net.ipv4.ip_local_port_range of Linux, by default
-		return fmt.Sprintf("%s cold deliveries over HTTP/2 opened %s local TCP ports, of which %s then stay in TIME_WAIT for a minute%s; as many over HTTP/3 used %d UDP socket(s) for all peers. Where connections do stay in TIME_WAIT, Linux's %s ports are good for %s new connections a second to one address and port (one load balancer, say); HTTP/3 has no such bound.",
-			counted(h2.Latency.N), counted(h2.TCPPorts), counted(h2.TimeWait), reset, h3.UDPPorts, counted(perMinute), counted(perMinute/60))
+		return report.Answer{Text: fmt.Sprintf("%s cold deliveries over HTTP/2 opened %s local TCP ports, of which %s then stay in TIME_WAIT for a minute%s; as many over HTTP/3 used %d UDP socket(s) for all peers. Where connections do stay in TIME_WAIT, Linux's %s ports are good for %s new connections a second to one address and port (one load balancer, say); HTTP/3 has no such bound.",
+			counted(h2.Latency.N), counted(h2.TCPPorts), counted(h2.TimeWait), reset, h3.UDPPorts, counted(perMinute), counted(perMinute/60))}
 	}
-	return ""
+	return report.Answer{}
 }
 
-func (r *transportsRun) answerCPU() string {
+func (r *transportsRun) answerCPU() report.Answer {
 	var said []string
 	for _, of := range []struct{ scenario, words string }{{"sporadic", "cold"}, {"steady", "warm"}, {"large", "large bodies, cold"}} {
 		for i := range r.data.Scenarios {
@@ -188,9 +184,9 @@ func (r *transportsRun) answerCPU() string {
 		}
 	}
 	if len(said) == 0 {
-		return ""
+		return report.Answer{}
 	}
-	return "In ms of the whole client process, TLS included, on " + r.data.Scenarios[0].Network + ". " + strings.Join(said, "; ") + "."
+	return under(said, "In ms of the whole client process, TLS included, on "+r.data.Scenarios[0].Network+":")
 }
 
 // vain splits the samples of auto into those that raced in vain and the others.
@@ -205,38 +201,35 @@ func (v *VariantResult) vain() (found, remembered []float64) {
 	return found, remembered
 }
 
-func (r *transportsRun) answerBlocked() string {
-	return r.each("blocked", func(s *ScenarioResult) string {
+func (r *transportsRun) answerBlocked() report.Answer {
+	return under(r.each("blocked", func(s *ScenarioResult) string {
 		auto, h2 := s.of("auto"), s.of("h2")
 		if auto == nil || h2 == nil {
 			return ""
 		}
 		found, remembered := auto.vain()
 		p50 := func(x []float64) string { return report.Number(stats.Quantile(stats.Sorted(x), 0.5)) }
-		text := fmt.Sprintf("%s: of %s deliveries to %d endpoints with UDP blocked everywhere, %d had to find out, at a median of %s ms; the others remembered, %s ms; HTTP/2 alone takes %s ms.",
-			s.Network, counted(auto.Latency.N), r.c.BlockedEndpoints, len(found), p50(found), p50(remembered), p50(h2.Samples))
-		return text + fmt.Sprintf(" Without memory every delivery would pay the difference; with it, the average of all is %s ms against %s.", report.Number(auto.Latency.Mean), report.Number(h2.Latency.Mean))
-	})
+		return fmt.Sprintf("%s: of %s deliveries to %d endpoints %d had to find out, at a median of %s ms, which is what every delivery would take without memory; the others remembered and took %s ms; HTTP/2 alone takes %s ms. Averages: auto %s ms, HTTP/2 %s ms.",
+			s.Network, counted(auto.Latency.N), r.c.BlockedEndpoints, len(found), p50(found), p50(remembered), p50(h2.Samples), report.Number(auto.Latency.Mean), report.Number(h2.Latency.Mean))
+	}), "Every endpoint advertises HTTP/3, no UDP passes:")
 }
 
-func (r *transportsRun) answerWrong() string {
-	return r.each("mixed", func(s *ScenarioResult) string {
-		var said []string
-		for _, kind := range []struct{ name, words string }{{"wrong", "nobody listens"}, {"blocked", "UDP is blocked"}, {"dying", "it dies after the handshake"}} {
+func (r *transportsRun) answerWrong() report.Answer {
+	var said []string
+	r.each("mixed", func(s *ScenarioResult) string {
+		for _, kind := range []struct{ name, words string }{{"wrong", "nobody listens there"}, {"blocked", "UDP is blocked"}, {"dying", "HTTP/3 dies after the handshake"}} {
 			var visits []string
 			for visit := 1; s.group(kind.name, visit, "auto").Latency.N > 0; visit++ {
 				extra := s.group(kind.name, visit, "auto").Latency.Mean - s.group(kind.name, visit, "h2").Latency.Mean
 				visits = append(visits, fmt.Sprintf("%+.0f", extra))
 			}
 			if len(visits) > 0 {
-				said = append(said, fmt.Sprintf("%s: %s", kind.words, strings.Join(visits, ", ")))
+				said = append(said, fmt.Sprintf("%s, %s: %s", s.Network, kind.words, strings.Join(visits, ", ")))
 			}
 		}
-		if len(said) == 0 {
-			return ""
-		}
-		return fmt.Sprintf("On %s, ms more than over HTTP/2 on average, at the first visit (which learns the advert), the second (which tries it) and the later ones (which remember). Where %s.", s.Network, strings.Join(said, ". Where "))
+		return ""
 	})
+	return under(said, "In ms more than over HTTP/2 on average: at the first visit (which learns the advert), the second (which tries it) and the later ones (which remember):")
 }
 
 // The regret that is aimed at.
@@ -245,7 +238,7 @@ const (
 	aimP99 = 1.10
 )
 
-func (r *transportsRun) answerRegret() string {
+func (r *transportsRun) answerRegret() report.Answer {
 	claimed, within := 0, 0
 	var misses []string
 	for _, s := range r.data.Scenarios {
@@ -264,19 +257,19 @@ func (r *transportsRun) answerRegret() string {
 		}
 	}
 	if claimed == 0 {
-		return fmt.Sprintf("This run has too few samples to say: a regret is claimed from %s pairs on.", counted(fewSamples))
+		return report.Answer{Text: fmt.Sprintf("This run has too few samples to say: a regret is claimed from %s pairs on.", counted(fewSamples))}
 	}
 	text := fmt.Sprintf("Aimed at: at most 5 %% at p50 and 10 %% at p99. Met in %d of %d comparisons.", within, claimed)
 	if len(misses) > 0 {
-		text += " Not met: " + strings.Join(misses, "; ") + "."
+		text += " Not met:"
 	}
-	return text
+	return report.Answer{Text: text, Points: misses}
 }
 
 // percentMore prints a ratio as what it is more than one.
 func percentMore(ratio float64) string { return fmt.Sprintf("%+.1f", 100*(ratio-1)) }
 
-func (r *transportsRun) answerPromises() string {
+func (r *transportsRun) answerPromises() report.Answer {
 	var sent, failed, resent int
 	var twice int64
 	var where []string
@@ -293,10 +286,7 @@ func (r *transportsRun) answerPromises() string {
 	}
 	text := fmt.Sprintf("Of %s requests, %d had no answer after %d tries, %d were processed twice because the first answer did not arrive, and %d were written twice within one try (which the transport promises never to do).",
 		counted(sent), failed, r.c.Tries, twice, resent)
-	if len(where) > 0 {
-		text += " " + strings.Join(where, "; ") + "."
-	}
-	return text
+	return report.Answer{Text: text, Points: where}
 }
 
 // counted prints a whole number.

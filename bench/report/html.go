@@ -38,10 +38,10 @@ dl { display: grid; grid-template-columns: max-content auto; gap: .1em 1em; } dt
 .warn { border-left: 4px solid var(--warn-edge); background: var(--warn); padding: .5em 1em; }
 .fail { border-left: 4px solid var(--fail-edge); background: var(--fail); padding: .5em 1em; }
 .say { border-left: 4px solid var(--say-edge); background: var(--say); padding: .5em 1em; margin: .7em 0; }
-.say b { display: block; }
+.say b { display: block; } .say ul { margin: .2em 0; padding-left: 1.3em; }
 .note { color: var(--faint); }
 nav a { margin-right: 1em; white-space: nowrap; } a { color: var(--say-edge); }
-figure { margin: 1em 0; } svg { max-width: 100%; height: auto; }
+figure { margin: 1em 0; } svg { max-width: 100%; height: auto; } svg text { fill: currentColor; }
 </style>
 </head>
 <body>
@@ -71,7 +71,15 @@ figure { margin: 1em 0; } svg { max-width: 100%; height: auto; }
 <p>{{.Text}}</p>
 {{- end}}
 {{- range .Answers}}
-<p class="say"><b>{{.Question}}</b> {{.Text}}</p>
+<div class="say"><b>{{.Question}}</b> {{.Text}}
+{{- if .Points}}
+<ul>
+{{- range .Points}}
+<li>{{.}}</li>
+{{- end}}
+</ul>
+{{- end}}
+</div>
 {{- end}}
 {{- range .Tables}}
 {{- if .Title}}

@@ -48,7 +48,13 @@ func (r *Report) body(b *bufio.Writer, level int) {
 			fmt.Fprintf(b, "\n%s\n", s.Text)
 		}
 		for _, a := range s.Answers {
-			fmt.Fprintf(b, "\n**%s** %s\n", a.Question, a.Text)
+			fmt.Fprintf(b, "\n%s\n", strings.TrimSpace("**"+a.Question+"** "+a.Text))
+			for i, point := range a.Points {
+				if i == 0 {
+					fmt.Fprintln(b)
+				}
+				fmt.Fprintf(b, "- %s\n", point)
+			}
 		}
 		for _, t := range s.Tables {
 			t.markdown(b, level+1)

@@ -53,8 +53,9 @@ type Section struct {
 
 // Answer is what the figures say to a question that people have.
 type Answer struct {
-	Question string `json:"question"`
-	Text     string `json:"text"`
+	Question string   `json:"question"`
+	Text     string   `json:"text,omitempty"`
+	Points   []string `json:"points,omitempty"` // one line each
 }
 
 // Table is a table of cells that are text already. The first column is set

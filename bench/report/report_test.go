@@ -185,7 +185,7 @@ func TestFiguresHaveThreeDigits(t *testing.T) {
 func TestAReportIsReadAgainAndShortened(t *testing.T) {
 	r := sample()
 	r.Sections[0].Plots = nil // JSON has no NaN
-	r.Sections = append(r.Sections, Section{Title: "In short", Brief: true, Answers: []Answer{{"Why?", "Because."}}})
+	r.Sections = append(r.Sections, Section{Title: "In short", Brief: true, Answers: []Answer{{Question: "Why?", Text: "Because."}, {Question: "How?", Points: []string{"so", "or so"}}}})
 	var b, again, short bytes.Buffer
 	if err := r.WriteJSON(&b); err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestAReportIsReadAgainAndShortened(t *testing.T) {
 	if err := back.Short().WritePart(&short, 3); err != nil {
 		t.Fatal(err)
 	}
-	if got := short.String(); !strings.Contains(got, "### In short\n\n**Why?** Because.\n") || strings.Contains(got, "Throughput") || strings.Contains(got, "# bench sample") {
+	if got := short.String(); !strings.Contains(got, "### In short\n\n**Why?** Because.\n\n**How?**\n\n- so\n- or so\n") || strings.Contains(got, "Throughput") || strings.Contains(got, "# bench sample") {
 		t.Errorf("%s", got)
 	}
 	if got := sample().Short(); len(got.Sections) != 1 {
