@@ -19,7 +19,7 @@ import (
 
 func (a *app) bench() *cobra.Command {
 	c := group("bench", "Measure: the node, the store, the scheduler, the transports",
-		a.benchEngine(), a.benchIsolation(), a.benchIdle(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchWorker())
+		a.benchEngine(), a.benchIsolation(), a.benchIdle(), a.benchStorage(), a.benchSched(), a.benchTransports(), a.benchRender(), a.benchWorker())
 	c.Long = `bench measures on this machine and says how far the figures can be trusted. It
 prints a Markdown report and, unless --out is empty, writes it as JSON, Markdown
 and one HTML file with plots. Progress goes to stderr. The exit status is 1 when
