@@ -94,10 +94,7 @@ var scenarioTexts = map[string]string{
 // overview is one line for each scenario and network, p50 and p99 of each
 // protocol with the first congestion control.
 func (r *transportsRun) overview() report.Section {
-	table := report.Table{Columns: []string{"scenario", "network"}}
-	for _, p := range r.c.Protocols {
-		table.Columns = append(table.Columns, p)
-	}
+	table := report.Table{Columns: append([]string{"scenario", "network"}, r.c.Protocols...)}
 	for _, s := range r.data.Scenarios {
 		row := []string{s.Scenario, s.Network}
 		for _, p := range r.c.Protocols {
