@@ -214,6 +214,8 @@ func (c *census) worst(tenants map[delivery.TenantNum]*TenantBacklog) []TenantBa
 		row.Tenant = t.ID
 		out = append(out, row)
 	}
-	slices.SortFunc(out, func(a, b TenantBacklog) int { return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Tenant, b.Tenant)) })
+	slices.SortFunc(out, func(a, b TenantBacklog) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Tenant, b.Tenant))
+	})
 	return out
 }

@@ -31,6 +31,9 @@ type Config struct {
 	// Logger gets what an operator must know. Default: discards.
 	Logger *slog.Logger
 
+	// Tracing is told of publishes, for spans; nil = none are made.
+	Tracing *Tracing
+
 	// Guard decides which addresses may be dialled; its zero value is strict.
 	Guard netguard.Config
 	// Egress is how requests leave this machine.

@@ -155,7 +155,7 @@ func (e *Engine) schedule() error {
 	}
 	send := &sender{
 		directory: e.directory, selector: e.selector, payloads: e.store,
-		userAgent: "dispatcher/" + e.config.Version, leaseHeld: func() bool { return e.store.Healthy() == nil },
+		userAgent: "dispatcher/" + e.config.Version, traced: e.config.Tracing != nil, leaseHeld: func() bool { return e.store.Healthy() == nil },
 	}
 	send.batches = newBatches(send.post)
 	var err error

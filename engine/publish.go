@@ -19,7 +19,6 @@ const (
 	maxExplicit   = 10_000              // subscribers named by one event
 	maxAhead      = 30 * 24 * time.Hour // deliver_at
 	maxOrderBytes = 256
-	traceLen      = 55 // a W3C traceparent
 )
 
 // Publish returns when the event is durable, or an error when it is not.
@@ -56,6 +55,7 @@ func (e *Engine) PublishBatch(ctx context.Context, tenant string, in []EventInpu
 	}
 	for i, r := range e.store.Publish(ctx, facts) {
 		out[index[i]] = e.publishResult(r)
+		e.config.Tracing.published(now, facts[i].Event, in[index[i]].TraceParent, out[index[i]])
 	}
 	return out
 }
@@ -149,7 +149,7 @@ func (e *Engine) event(t *delivery.Tenant, in *EventInput, now time.Time) (*deli
 		event.Priority, event.PrioritySet = priority, true
 	}
 	f.schedule(event, in, now)
-	event.TraceParent = traceParent(in.TraceParent)
+	event.TraceParent = e.config.Tracing.begin(traceParent(in.TraceParent))
 	return event, f.err()
 }
 
@@ -166,7 +166,7 @@ func (f *faults) schedule(event *delivery.Event, in *EventInput, now time.Time) 
 // traceParent keeps a well-formed W3C traceparent of version 00 and drops
 // anything else: tracing must never fail a publish.
 func traceParent(s string) string {
-	if len(s) != traceLen || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
+	if len(s) != delivery.TraceLen || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
 		return ""
 	}
 	for i := range len(s) {

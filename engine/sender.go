@@ -30,6 +30,7 @@ type sender struct {
 	selector  selector
 	payloads  payloads
 	userAgent string
+	traced    bool // attempts have spans of their own
 	leaseHeld func() bool
 	batches   *batches
 }
@@ -101,7 +102,7 @@ func (s *sender) request(p *prepared, event *delivery.Event, attempt int, now ti
 	header["Webhook-Topic"] = []string{event.Topic}
 	header["Webhook-Attempt"] = []string{strconv.Itoa(attempt)}
 	if event.TraceParent != "" {
-		header["Traceparent"] = []string{event.TraceParent}
+		header["Traceparent"] = []string{s.traceParent(p.sub, event, attempt)}
 	}
 	p.eventHeaders(header, event)
 	req := &delivery.Request{Path: p.path, Host: p.host, Header: header, Body: event.Payload, Length: event.Size, Valid: s.leaseHeld}
@@ -116,6 +117,14 @@ func (s *sender) request(p *prepared, event *delivery.Event, attempt int, now ti
 	}
 	defer body.Close()
 	return req, p.signer.HeadersFrom(header, event.ID, now, body)
+}
+
+// traceParent names the attempt's span, or without spans the publisher's own.
+func (s *sender) traceParent(sub *delivery.Subscriber, event *delivery.Event, attempt int) string {
+	if !s.traced {
+		return event.TraceParent
+	}
+	return delivery.AttemptTrace(event.TraceParent, event.Key, sub.Num, attempt)
 }
 
 func fillAnswer(r *delivery.Result, resp *delivery.Response) {

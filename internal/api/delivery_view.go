@@ -21,6 +21,7 @@ type Delivery struct {
 	AcceptedAt  *string `json:"accepted_at,omitempty" format:"date-time"`
 	UpdatedAt   *string `json:"updated_at,omitempty" format:"date-time"`
 	Size        int64   `json:"size" doc:"payload bytes"`
+	TraceParent string  `json:"traceparent,omitempty" doc:"trace of the publish, in which the attempts are"`
 	PayloadHash string  `json:"payload_hash,omitempty" doc:"SHA-256 of the payload, hex"`
 }
 
@@ -83,7 +84,7 @@ func deliveryOut(d engine.DeliveryInfo) Delivery {
 		out.Reason = d.Reason.String()
 	}
 	if e := d.Event; e != nil {
-		out.EventID, out.Topic, out.Size, out.AcceptedAt = e.ID, e.Topic, e.Size, rfc3339(e.AcceptedAt())
+		out.EventID, out.Topic, out.Size, out.AcceptedAt, out.TraceParent = e.ID, e.Topic, e.Size, rfc3339(e.AcceptedAt()), e.TraceParent
 	}
 	return out
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,10 +69,14 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
 	assembled := assemble(loaded, a.version, logger)
 	metrics := telemetry.New()
 	metrics.Observe(&assembled.engine)
+	traces, err := a.traces(ctx, loaded, &assembled, logger)
+	if err != nil {
+		return err
+	}
 	assembled.limits.Metrics = metrics.Handler()
 	n, err := startNode(ctx, assembled)
 	if err != nil {
-		return err
+		return errors.Join(err, traces.stop(ctx))
 	}
 	metrics.Watch(n.engine)
 	if n.tokenFile != "" {
@@ -84,7 +90,38 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
 		failed = n.drain(loaded.ShutdownDelay)
 	case failed = <-n.failed:
 	}
-	return errors.Join(failed, stopWithin(ctx, n, loaded.ShutdownTimeout))
+	return errors.Join(failed, stopWithin(ctx, n, loaded.ShutdownTimeout), traces.stop(ctx))
+}
+
+// tracing is an exporter of spans, or none.
+type tracing struct{ *telemetry.Traces }
+
+func (a *app) traces(ctx context.Context, loaded *config.Config, assembled *nodeConfig, logger *slog.Logger) (tracing, error) {
+	if loaded.Telemetry.OTLPEndpoint == "" {
+		return tracing{}, nil
+	}
+	traces, err := telemetry.NewTraces(ctx, telemetry.TraceConfig{
+		Endpoint: loaded.Telemetry.OTLPEndpoint, Headers: loaded.Telemetry.Headers(), Ratio: loaded.Telemetry.SampleRatio,
+		Node: loaded.Node, Version: a.version, Logger: logger.With("part", "traces"),
+	})
+	if err != nil {
+		return tracing{}, err
+	}
+	traces.Observe(&assembled.engine)
+	return tracing{traces}, nil
+}
+
+// tracesStop bounds the last export: a collector that is gone must not hold up a
+// stop.
+const tracesStop = 3 * time.Second
+
+func (t tracing) stop(ctx context.Context) error {
+	if t.Traces == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesStop)
+	defer cancel()
+	return t.Stop(ctx)
 }
 
 func (a *app) configuration() *cobra.Command {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -70,6 +71,8 @@ type Config struct {
 	Ingress Ingress
 	// Qlog writes traces of QUIC connections.
 	Qlog Qlog
+	// Telemetry says where spans go.
+	Telemetry Telemetry
 
 	origins  map[string]Origin
 	warnings []string
@@ -196,6 +199,24 @@ type Qlog struct {
 	Origins []string
 }
 
+// Telemetry says where spans go.
+type Telemetry struct {
+	OTLPEndpoint string // URL, "" = none are made
+	OTLPHeaders  Secret // name=value,name=value
+	SampleRatio  float64
+}
+
+// Headers returns the headers of OTLPHeaders by name.
+func (t Telemetry) Headers() map[string]string {
+	out := map[string]string{}
+	for pair := range strings.SplitSeq(t.OTLPHeaders.Reveal(), ",") {
+		if name, value, ok := strings.Cut(strings.TrimSpace(pair), "="); ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // Default returns a Config with every default.
 func Default() *Config {
 	return &Config{
@@ -215,8 +236,9 @@ func Default() *Config {
 			Memtable: 64 * MiB, Cache: 64 * MiB, SpoolOver: MiB, CommitDelay: 3 * time.Millisecond,
 			DedupeMemory: 12 * MiB, MinFree: GiB, MinFreePercent: 5,
 		},
-		Resolver: Resolver{HTTPSRecords: true, Timeout: time.Second},
-		Redis:    Redis{Timeout: 5 * time.Millisecond},
+		Resolver:  Resolver{HTTPSRecords: true, Timeout: time.Second},
+		Telemetry: Telemetry{SampleRatio: 1},
+		Redis:     Redis{Timeout: 5 * time.Millisecond},
 		Ingress: Ingress{
 			HTTP3: true, MaxConnections: 16_384, MaxConnectionsPerClient: 512,
 			HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, IdleTimeout: time.Minute,

@@ -65,7 +65,7 @@ func (f *field) summary() string {
 func (c *Config) fields() []*field {
 	return slices.Concat(
 		c.nodeFields(), c.policyFields(), c.logFields(), c.limitFields(), c.connectionFields(), c.retryFields(),
-		c.storageFields(), c.egressFields(), c.ingressFields(), c.ingressPolicyFields(), c.qlogFields(),
+		c.storageFields(), c.egressFields(), c.ingressFields(), c.ingressPolicyFields(), c.telemetryFields(), c.qlogFields(),
 	)
 }
 
@@ -84,5 +84,6 @@ var sections = map[string]string{
 	"resolver":    "Who answers for names.",
 	"redis":       "A Redis that nodes share rate limits and protocol memory through.",
 	"ingress":     "The edge receiver: webhooks that arrive from providers.",
+	"telemetry":   "OpenTelemetry spans, from publish to attempt.",
 	"qlog":        "Traces of QUIC connections, for looking into a failure.",
 }

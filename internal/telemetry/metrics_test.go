@@ -39,11 +39,11 @@ func node(t *testing.T, adjust ...func(*engine.Config)) (*engine.Engine, *Metric
 		Selector: protoselect.Config{DNS: protoselect.DNSConfig{Disabled: true}},
 		Ingress:  &ingress.Config{Addr: "127.0.0.1:0"},
 	}
+	m := New()
+	m.Observe(&config)
 	for _, f := range adjust {
 		f(&config)
 	}
-	m := New()
-	m.Observe(&config)
 	e, err := engine.New(config)
 	if err != nil {
 		t.Fatal(err)
