@@ -23,6 +23,7 @@ type gate struct {
 	open   chan struct{}
 	waits  atomic.Int64
 	syncs  atomic.Int64
+	lasts  time.Duration // how long a sync takes
 }
 
 func (g *gate) shut() {
@@ -45,6 +46,7 @@ func (g *gate) MaybeError(op errorfs.Op) error {
 		return nil
 	}
 	g.syncs.Add(1)
+	time.Sleep(g.lasts) // in a bubble
 	g.mu.Lock()
 	wait := g.open
 	if !g.closed {
@@ -95,6 +97,63 @@ func TestPublishersSideBySideShareOneFsync(t *testing.T) {
 		}
 		b.close()
 	})
+}
+
+func TestABatchOfAThousandEventsCostsOneFsync(t *testing.T) {
+	b, g := gated(t, func(c *Config) { c.MemTable = 16 << 20 })
+	batch := func() int64 {
+		var list []*delivery.Published
+		for range 1000 {
+			list = append(list, b.event(fmt.Sprint(b.keys.Load()), 1, 2, 3))
+		}
+		before := g.syncs.Load()
+		for _, r := range b.Publish(t.Context(), list) {
+			noErr(t, r.Err)
+		}
+		return g.syncs.Load() - before
+	}
+	// A new store's memory tables begin small and double; a full one costs a sync
+	// of the log that ends with it.
+	const growing = 5
+	for range growing {
+		batch()
+	}
+	if n := batch(); n != 1 {
+		t.Errorf("%d fsyncs, want 1", n)
+	}
+}
+
+// On a disk whose syncs take a millisecond each publisher stores one event after
+// the other.
+func TestManyPublishersShareFsyncsAndOneAlonePaysForOneEach(t *testing.T) {
+	for _, c := range []struct{ publishers, events, most int }{{1, 20, 20}, {64, 20, 64 * 20 / 16}} {
+		synctest.Test(t, func(t *testing.T) {
+			b, g := gated(t)
+			g.lasts = time.Millisecond
+			before, start := g.syncs.Load(), time.Now()
+			var wg sync.WaitGroup
+			for p := range c.publishers {
+				wg.Go(func() {
+					for i := range c.events {
+						n := uint64(p*c.events + i)
+						r := b.Publish(context.Background(), []*delivery.Published{eventAt(time.Now(), n, fmt.Sprint(n), 1)})
+						if r[0].Err != nil {
+							t.Error(r[0].Err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if n := g.syncs.Load() - before; n > int64(c.most) {
+				t.Errorf("%d publishers: %d fsyncs for %d events, want at most %d", c.publishers, n, c.publishers*c.events, c.most)
+			}
+			// Nobody waits for anything but syncs: that on its way, and its own.
+			if took := time.Since(start); took > time.Duration(2*c.events+2)*g.lasts || c.publishers == 1 && took != time.Duration(c.events)*g.lasts {
+				t.Errorf("%d publishers: %d events each took %v", c.publishers, c.events, took)
+			}
+			b.close()
+		})
+	}
 }
 
 func TestOutcomesWaitForCompanyButNotLongerThanTheirDelay(t *testing.T) {
