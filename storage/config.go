@@ -32,8 +32,9 @@ type Config struct {
 	// Observer hears what the store does; its zero value hears nothing.
 	Observer Observer
 
-	// MemTable is the size in bytes of one of Pebble's memory tables; 0 = 64 MiB.
-	// At most four of them exist.
+	// MemTable is the size in bytes of one of Pebble's memory tables; 0 = 32 MiB.
+	// At most four of them exist. What they hold must be replayed after a crash:
+	// their size is in the time that it takes to open.
 	MemTable int64
 	// Cache is the size in bytes of the block cache; 0 = 64 MiB.
 	Cache int64
@@ -112,7 +113,7 @@ func orDefault[T comparable](v *T, def T) {
 // withDefaults returns a copy with every zero field filled in.
 func (c Config) withDefaults() Config {
 	orDefault(&c.Node, "node")
-	orDefault(&c.MemTable, 64<<20)
+	orDefault(&c.MemTable, 32<<20)
 	orDefault(&c.Cache, 64<<20)
 	orDefault(&c.CommitDelay, 3*time.Millisecond)
 	orDefault(&c.CommitFacts, 4096)

@@ -213,6 +213,7 @@ type sim struct {
 	rec     *recorder
 	rng     *rand.Rand
 	all     []*simDelivery
+	pending []*simDelivery // and some that no longer are
 	blocked map[delivery.SubscriberNum]map[delivery.KeyHash]delivery.Seq
 	marks   map[simSpan][]watermark // all that were not taken back
 	gone    map[delivery.EventKey]bool
@@ -347,7 +348,7 @@ func (s *sim) published(x *delivery.Published, pos delivery.Position) {
 		if t.Leased {
 			row.LeasedBy, d.state = x.Lease.Epoch, delivery.StateLeased
 		}
-		s.all = append(s.all, d)
+		s.all, s.pending = append(s.all, d), append(s.pending, d)
 	}
 }
 
@@ -373,9 +374,23 @@ func (s *sim) pick(ok func(*simDelivery) bool) *simDelivery {
 	return list[s.rng.IntN(len(list))]
 }
 
+// pickPending returns a random delivery that is pending, or nil.
+func (s *sim) pickPending() *simDelivery {
+	for len(s.pending) > 0 {
+		i, last := s.rng.IntN(len(s.pending)), len(s.pending)-1
+		d := s.pending[i]
+		if d.row != nil {
+			return d
+		}
+		s.pending[i] = s.pending[last]
+		s.pending = s.pending[:last]
+	}
+	return nil
+}
+
 // outcome moves a random pending row.
 func (s *sim) outcome() {
-	d := s.pick(func(d *simDelivery) bool { return d.row != nil })
+	d := s.pickPending()
 	if d == nil {
 		return
 	}
@@ -449,7 +464,7 @@ func (s *sim) moved(d *simDelivery, m *delivery.Moved, to delivery.State) {
 // lease covers the rows up to a random one with a watermark, or takes back what
 // was covered.
 func (s *sim) lease() {
-	d := s.pick(func(d *simDelivery) bool { return d.row != nil })
+	d := s.pickPending()
 	if d == nil {
 		return
 	}
@@ -506,6 +521,7 @@ func (s *sim) replay() {
 		row.Lane, row.Key = sub.Lane(e), sub.KeyFor(e.OrderingKey)
 	}
 	d.row, d.dead, d.state = &row, false, delivery.StateLeased
+	s.pending = append(s.pending, d)
 }
 
 func (s *sim) purge() {
