@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -257,4 +258,25 @@ func (e *Engine) payloadHash(ctx context.Context, key delivery.EventKey) string 
 		return ""
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// DeliveryPayload opens the payload of a delivery, dead ones included. The caller
+// closes it.
+func (e *Engine) DeliveryPayload(ctx context.Context, id string) (*delivery.Event, io.ReadCloser, error) {
+	key, _, err := e.locate(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	event, err := e.store.Event(ctx, key)
+	if err != nil {
+		return nil, nil, e.eventFault(id, err)
+	}
+	if event.Spool == "" {
+		return event, io.NopCloser(bytes.NewReader(event.Payload)), nil
+	}
+	body, err := e.store.OpenPayload(event.Spool)
+	if err != nil {
+		return nil, nil, e.eventFault(id, err)
+	}
+	return event, body, nil
 }

@@ -57,10 +57,11 @@ type replayBody struct {
 	PerSecond float64 `json:"per_second,omitempty" minimum:"0" doc:"at most this many a second; 0 = no limit"`
 	Force     bool    `json:"force,omitempty" doc:"delivered ones too"`
 	Limit     int     `json:"limit,omitempty" minimum:"0" doc:"stop after this many; 0 = all"`
+	Cursor    string  `json:"cursor,omitempty" doc:"go on: next_cursor of a replay that its limit stopped"`
 }
 
 func (b replayBody) input() (engine.ReplayInput, error) {
-	in := engine.ReplayInput{PerSecond: b.PerSecond, Force: b.Force, Limit: b.Limit}
+	in := engine.ReplayInput{PerSecond: b.PerSecond, Force: b.Force, Limit: b.Limit, Cursor: b.Cursor}
 	var err error
 	if in.Since, err = instant("since", b.Since); err != nil {
 		return in, err
@@ -93,6 +94,7 @@ type (
 			DeliveryFilter
 			PerSecond float64 `json:"per_second,omitempty" minimum:"0" doc:"at most this many a second; 0 = no limit"`
 			Limit     int     `json:"limit,omitempty" minimum:"0" doc:"stop after this many; 0 = all"`
+			Cursor    string  `json:"cursor,omitempty" doc:"go on: next_cursor of a replay that its limit stopped"`
 		}
 	}
 	purgeMany struct {
@@ -145,7 +147,7 @@ func (s *Server) registerDeadLetters() {
 		if err != nil {
 			return nil, err
 		}
-		r, err := s.node.ReplayDead(ctx, filter, engine.ReplayInput{PerSecond: in.Body.PerSecond, Limit: in.Body.Limit})
+		r, err := s.node.ReplayDead(ctx, filter, engine.ReplayInput{PerSecond: in.Body.PerSecond, Limit: in.Body.Limit, Cursor: in.Body.Cursor})
 		if err != nil {
 			return nil, problemFor(err, s.logger)
 		}

@@ -42,6 +42,16 @@ func (s *Server) describe() {
 			Responses: map[string]*huma.Response{"200": text("metrics", "text/plain")},
 		},
 		{
+			Path: "/v1/deliveries/{id}/payload", OperationID: "get-payload",
+			Summary: "Show the payload of a delivery, byte for byte; the request is logged",
+			Parameters: []*huma.Param{
+				{Name: "id", In: "path", Required: true, Description: "delivery id: {event key}.{subscriber}", Schema: &huma.Schema{Type: huma.TypeString}},
+			},
+			Responses: map[string]*huma.Response{
+				"200": text("the payload; Webhook-Content-Type says of which type", "application/octet-stream"), "404": fails("no such delivery, or its payload is gone"),
+			},
+		},
+		{
 			Path: "/debug/pprof/{name}", OperationID: "profile", Summary: "Take a profile of the process, for debugging the dispatcher itself",
 			Parameters: []*huma.Param{
 				{Name: "name", In: "path", Required: true, Description: "profile, heap, allocs, goroutine, block or mutex", Schema: &huma.Schema{Type: huma.TypeString}},

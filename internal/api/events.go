@@ -93,6 +93,7 @@ func (s *Server) registerEvents(mux *guarded) {
 		if callerOf(ctx).Scope != engine.TokenAdmin {
 			return ok(eventOut(e)), nil
 		}
+		s.audit(ctx, "payload_shown", "tenant", in.Tenant, "event", in.ID, "bytes", e.Size)
 		return ok(eventWithPayload(e)), nil
 	})
 	remove := operation(http.MethodDelete, eventsPath+"/{id}", "delete-event", "Delete an event's payload and cancel what is pending", http.StatusNoContent)

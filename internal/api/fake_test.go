@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,4 +116,11 @@ func (f *fakeNode) AuthenticateToken(text string) (engine.Token, error) {
 
 func (f *fakeNode) GetDelivery(context.Context, string) (engine.DeliveryInfo, []delivery.TimelineEntry, error) {
 	return engine.DeliveryInfo{ID: "d", Tenant: "t2"}, nil, nil
+}
+
+func (f *fakeNode) DeliveryPayload(_ context.Context, id string) (*delivery.Event, io.ReadCloser, error) {
+	if id != "d" {
+		return nil, nil, engine.ErrNotFound
+	}
+	return &delivery.Event{ContentType: "text/html", Size: 4}, io.NopCloser(strings.NewReader("<b/>")), nil
 }

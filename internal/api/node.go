@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"io"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/engine"
@@ -80,6 +81,8 @@ type Publisher interface {
 type Deliveries interface {
 	GetDelivery(ctx context.Context, id string) (engine.DeliveryInfo, []delivery.TimelineEntry, error)
 	ListDeliveries(ctx context.Context, f engine.DeliveryFilter, page engine.Page) ([]engine.DeliveryInfo, string, error)
+	// DeliveryPayload opens what a delivery sends; the caller closes it.
+	DeliveryPayload(ctx context.Context, id string) (*delivery.Event, io.ReadCloser, error)
 	ReplayDelivery(ctx context.Context, id string, force bool) (engine.DeliveryInfo, error)
 	ReplayDead(ctx context.Context, f engine.DeliveryFilter, in engine.ReplayInput) (engine.ReplayResult, error)
 	PurgeDead(ctx context.Context, f engine.DeliveryFilter) (int, error)

@@ -86,6 +86,7 @@ func (s *Server) routes(private *guarded) http.Handler {
 	s.registerStore()
 	private.HandleFunc("GET /v1/openapi.json", s.openAPI)
 	private.HandleFunc("GET /debug/pprof/{name}", s.profile)
+	private.HandleFunc("GET /v1/deliveries/{id}/payload", s.payload)
 	if s.config.Metrics != nil {
 		private.HandleFunc("GET /metrics", s.config.Metrics.ServeHTTP)
 	}

@@ -35,6 +35,10 @@ Every setting can stand in a file (--config), in the environment
 the environment, the environment over the file. "dispatcher config print" shows
 what is in force and where each value comes from.
 
+SIGHUP has it read the configuration again: log.level and api_token are taken over
+at once, and the log says what else has changed and needs a restart. A configuration
+that is wrong changes nothing.
+
 Without a token in the configuration or in DISPATCHER_API_TOKEN, one is made at
 the first start and kept in DATA/api-token (mode 0600).`,
 		Example: `  dispatcher serve --data ./data
@@ -45,7 +49,7 @@ the first start and kept in DATA/api-token (mode 0600).`,
 			if err != nil {
 				return err
 			}
-			return a.runNode(c.Context(), loaded)
+			return a.runNode(c.Context(), loaded, func() (*config.Config, error) { return a.load(c) })
 		},
 	}
 	config.BindFlags(c.Flags())
@@ -64,8 +68,8 @@ func (a *app) load(c *cobra.Command) (*config.Config, error) {
 	return loaded, nil
 }
 
-func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
-	logger, _ := newLogger(a.Err, loaded.Log)
+func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (*config.Config, error)) error {
+	logger, level := newLogger(a.Err, loaded.Log)
 	assembled := assemble(loaded, a.version, logger)
 	metrics := telemetry.New()
 	metrics.Observe(&assembled.engine)
@@ -83,6 +87,8 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config) error {
 		logger.Info("api_token", "file", n.tokenFile)
 	}
 	logger.Info("ready", "api", n.url(), "ingress", cmp.Or(n.engine.IngressURL(), "off"), "version", a.version, "data", loaded.Data)
+	reload := &reloader{read: again, running: loaded, node: n, level: level, logger: logger}
+	defer reload.onHangup(ctx)()
 	var failed error
 	select {
 	case <-ctx.Done():
