@@ -94,15 +94,21 @@ const fixedHeaders = 10
 
 func (s *sender) request(p *prepared, event *delivery.Event, attempt int, now time.Time) (*delivery.Request, error) {
 	header := make(http.Header, fixedHeaders+len(p.extra))
-	for _, f := range p.extra {
-		header[f.Name] = []string{f.Value}
+	values := make([]string, 0, fixedHeaders+len(p.extra)) // one array for all of them
+	set := func(name, value string) {
+		values = append(values, value)
+		header[name] = values[len(values)-1 : len(values) : len(values)]
 	}
-	header["Content-Type"] = []string{event.ContentType}
-	header["User-Agent"] = []string{s.userAgent}
-	header["Webhook-Topic"] = []string{event.Topic}
-	header["Webhook-Attempt"] = []string{strconv.Itoa(attempt)}
+	for _, f := range p.extra {
+		set(f.Name, f.Value)
+	}
+	set("Accept-Encoding", "identity") // else the transport adds it, to a copy
+	set("Content-Type", event.ContentType)
+	set("User-Agent", s.userAgent)
+	set("Webhook-Topic", event.Topic)
+	set("Webhook-Attempt", strconv.Itoa(attempt))
 	if event.TraceParent != "" {
-		header["Traceparent"] = []string{s.traceParent(p.sub, event, attempt)}
+		set("Traceparent", s.traceParent(p.sub, event, attempt))
 	}
 	p.eventHeaders(header, event)
 	req := &delivery.Request{Path: p.path, Host: p.host, Header: header, Body: event.Payload, Length: event.Size, Valid: s.leaseHeld}

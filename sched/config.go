@@ -37,7 +37,7 @@ type Config struct {
 	// shrink to one row. Default 262144.
 	MaxRows int
 	// PayloadBytes bounds payloads held in memory on the fast path. What exceeds
-	// it is read again from the queue when its turn comes. Default 64 MiB.
+	// it is read again from the queue when its turn comes. Default 16 MiB.
 	PayloadBytes int64
 	// MaxUncommitted bounds outcomes that were handed over and are not durable
 	// yet: what a crash may send again. Default 8192.
@@ -103,7 +103,7 @@ func (c Config) withDefaults() Config {
 	def(&c.StartAllowance, 1)
 	def(&c.WindowRows, 128)
 	def(&c.MaxRows, 1<<18)
-	def(&c.PayloadBytes, 64<<20)
+	def(&c.PayloadBytes, 16<<20)
 	def(&c.MaxUncommitted, 8192)
 	def(&c.MaxActors, 1<<17)
 	def(&c.Loaders, 8)

@@ -90,7 +90,9 @@ func (s *Store) open() error {
 	if s.spool, err = openSpool(s.fs, s.cfg.Dir, s.cfg.FS == nil); err != nil {
 		return err
 	}
-	s.cache = pebble.NewCache(s.cfg.Cache)
+	// Pebble takes its memory tables out of its cache, of which there are two for
+	// most of the time: without room for them there would be no cache at all.
+	s.cache = pebble.NewCache(s.cfg.Cache + 2*s.cfg.MemTable)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.openLocked()

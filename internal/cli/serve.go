@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,9 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (
 		return errors.Join(err, traces.stop(ctx))
 	}
 	metrics.Watch(n.engine)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	if n.tokenFile != "" {
 		logger.Info("api_token", "file", n.tokenFile)
 	}
@@ -129,6 +133,12 @@ func (t tracing) stop(ctx context.Context) error {
 	defer cancel()
 	return t.Stop(ctx)
 }
+
+// gcPercent is the garbage collector's target while a node runs. Most of what it
+// holds are the store's tables and cache, which cost the collector nothing to look
+// at: collecting twice as often as Go's default is cheap, and saves a third of the
+// memory. GOGC in the environment wins.
+const gcPercent = 50
 
 func (a *app) configuration() *cobra.Command {
 	var asJSON bool

@@ -224,7 +224,7 @@ func Default() *Config {
 		ShutdownDelay: time.Second, ShutdownTimeout: 30 * time.Second,
 		Log:         Log{Level: "info", Format: "text"},
 		API:         API{MaxPayload: 25 * MiB, MaxBatch: 64 * MiB},
-		Limits:      Limits{InFlight: 8192, SlowAfter: 2 * time.Second, PerSubscriber: 8, PayloadMemory: 64 * MiB},
+		Limits:      Limits{InFlight: 8192, SlowAfter: 2 * time.Second, PerSubscriber: 8, PayloadMemory: 16 * MiB},
 		Connections: Connections{TCPPerOrigin: 16, QUICPerOrigin: 4, IdleTCP: 4000, IdleQUIC: 2000},
 		Timeouts: Timeouts{
 			Attempt: 15 * time.Second, Dial: 10 * time.Second, QUICHandshake: 3 * time.Second,
@@ -233,7 +233,7 @@ func Default() *Config {
 		Breaker:   Breaker{Failures: 5, Window: 20, OpenFor: 30 * time.Second, OpenMax: 10 * time.Minute},
 		Retention: Retention{Events: 7 * day, DeadLetters: 30 * day, Dedupe: 4 * day},
 		Storage: Storage{
-			Memtable: 32 * MiB, Cache: 64 * MiB, SpoolOver: MiB, CommitDelay: 3 * time.Millisecond,
+			Memtable: 16 * MiB, Cache: 32 * MiB, SpoolOver: MiB, CommitDelay: 3 * time.Millisecond,
 			DedupeMemory: 12 * MiB, MinFree: GiB, MinFreePercent: 5,
 		},
 		Resolver:  Resolver{HTTPSRecords: true, Timeout: time.Second},

@@ -23,7 +23,7 @@ func (c *Config) storageFields() []*field {
 		},
 		{
 			path: "storage.cache", value: sizeValue(&s.Cache, MiB, 1024*GiB),
-			doc: "The store's block cache.",
+			doc: "The store's block cache. What memory tables need comes on top.",
 		},
 		{
 			path: "storage.spool_over", value: sizeValue(&s.SpoolOver, KiB, 64*MiB),
