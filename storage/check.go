@@ -124,7 +124,7 @@ func (c *checker) row(key, value []byte) error {
 		_, err := decodeCounter(value)
 		return err
 	case prefixLease:
-		_, err := decodeWatermarks(value)
+		_, err := decodeWatermarks(nil, value)
 		return err
 	}
 	return nil

@@ -161,11 +161,10 @@ func appendWatermark(b []byte, w watermark) []byte {
 	return binary.AppendUvarint(b, uint64(w.pos))
 }
 
-// decodeWatermarks reads the watermarks of one place, oldest first.
-func decodeWatermarks(value []byte) ([]watermark, error) {
+// decodeWatermarks appends the watermarks of one place to list, oldest first.
+func decodeWatermarks(list []watermark, value []byte) ([]watermark, error) {
 	d := decoder{b: value}
 	d.version("watermarks")
-	var list []watermark
 	for d.err == nil && len(d.b) > 0 {
 		list = append(list, watermark{
 			epoch: delivery.Epoch(d.uvarint()), due: d.milli(),

@@ -504,7 +504,7 @@ func FuzzDecodeValues(f *testing.F) {
 		_, _ = decodeDedupe(value)
 		_, _ = decodeHealth(value)
 		_, _ = decodeCounter(value)
-		_, _ = decodeWatermarks(value)
+		_, _ = decodeWatermarks(nil, value)
 		tl := timeline{key: event}
 		_ = tl.read(value, true)
 		summary := timeline{key: event}

@@ -90,7 +90,7 @@ func (m *sumMerge) Finish(bool) ([]byte, io.Closer, error) {
 type watermarkMerge struct{ marks []watermark }
 
 func (m *watermarkMerge) MergeNewer(value []byte) error {
-	newer, err := decodeWatermarks(value)
+	newer, err := decodeWatermarks(nil, value)
 	if err == nil {
 		m.marks = joinWatermarks(m.marks, newer)
 	}
@@ -98,11 +98,29 @@ func (m *watermarkMerge) MergeNewer(value []byte) error {
 }
 
 func (m *watermarkMerge) MergeOlder(value []byte) error {
-	older, err := decodeWatermarks(value)
-	if err == nil {
-		m.marks = joinWatermarks(older, m.marks)
+	// A busy queue has one operand for each of its pages since the last flush, and
+	// the newest covers all of them.
+	var room [4]watermark
+	older, err := decodeWatermarks(room[:0], value)
+	if err != nil {
+		return nil //nolint:nilerr // see merger
+	}
+	for _, w := range older {
+		if !covered(w, m.marks) {
+			m.marks = joinWatermarks(older, m.marks)
+			break
+		}
 	}
 	return nil
+}
+
+func covered(w watermark, newer []watermark) bool {
+	for i := range newer {
+		if newer[i].replaces(w) {
+			return true
+		}
+	}
+	return false
 }
 
 // Finish keeps a retraction only as long as there may be something before it.
@@ -123,7 +141,7 @@ const maxWatermarkEpochs = 16
 func joinWatermarks(older, newer []watermark) []watermark {
 	out := make([]watermark, 0, len(older)+len(newer))
 	for _, w := range older {
-		if !slices.ContainsFunc(newer, func(n watermark) bool { return n.replaces(w) }) {
+		if !covered(w, newer) {
 			out = append(out, w)
 		}
 	}

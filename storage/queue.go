@@ -96,7 +96,7 @@ func readRows(db *pebble.DB, from, end []byte, limit int, lease []byte) ([]deliv
 	if err != nil || !ok {
 		return rows, err
 	}
-	marks, err := decodeWatermarks(v)
+	marks, err := decodeWatermarks(nil, v)
 	if err != nil {
 		return nil, err
 	}
