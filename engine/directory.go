@@ -19,6 +19,7 @@ import (
 type records interface {
 	SubscriberByNum(delivery.SubscriberNum) (*delivery.Subscriber, error)
 	TenantByNum(delivery.TenantNum) (*delivery.Tenant, error)
+	GetTenant(id string) (*delivery.Tenant, error)
 }
 
 // directory is the read-through cache of configuration records. Values are
@@ -30,6 +31,9 @@ type directory struct {
 	records records
 	subs    *lru.Cache[delivery.SubscriberNum, *prepared]
 	tenants *lru.Cache[delivery.TenantNum, *delivery.Tenant]
+	// numbers may be out of date: a number is given once, but an id may come back
+	// with another. Who reads one looks at the record's id.
+	numbers *lru.Cache[string, delivery.TenantNum]
 
 	mu         sync.Mutex
 	generation uint64
@@ -47,7 +51,11 @@ func newDirectory(r records) (*directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("directory: %w", err)
 	}
-	return &directory{records: r, subs: subs, tenants: tenants}, nil
+	numbers, err := lru.New[string, delivery.TenantNum](directorySize)
+	if err != nil {
+		return nil, fmt.Errorf("directory: %w", err)
+	}
+	return &directory{records: r, subs: subs, tenants: tenants, numbers: numbers}, nil
 }
 
 // Subscriber implements sched's Directory.
@@ -74,6 +82,21 @@ func (d *directory) Tenant(num delivery.TenantNum) (*delivery.Tenant, error) {
 	if d.generation == before {
 		d.tenants.Add(num, t)
 	}
+	return t, nil
+}
+
+// TenantByID returns the record of the tenant with an id.
+func (d *directory) TenantByID(id string) (*delivery.Tenant, error) {
+	if num, ok := d.numbers.Get(id); ok {
+		if t, err := d.Tenant(num); err == nil && t.ID == id {
+			return t, nil
+		}
+	}
+	t, err := d.records.GetTenant(id)
+	if err != nil {
+		return nil, err
+	}
+	d.numbers.Add(t.ID, t.Num)
 	return t, nil
 }
 

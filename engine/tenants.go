@@ -59,7 +59,7 @@ func (e *Engine) GetTenant(_ context.Context, id string) (*delivery.Tenant, erro
 }
 
 func (e *Engine) tenant(id string) (*delivery.Tenant, error) {
-	t, err := e.registry.GetTenant(id)
+	t, err := e.directory.TenantByID(id)
 	if err != nil {
 		return nil, e.registryFault("tenant", id, err)
 	}
