@@ -140,6 +140,7 @@ func (e *Engine) infos(rows []storage.Summary, states []delivery.State, held boo
 func (e *Engine) info(s *storage.Summary) DeliveryInfo {
 	info := DeliveryInfo{
 		Event: s.Header, State: s.State, Reason: s.Reason, Attempts: s.Attempts, NextAttempt: s.NextDue, UpdatedAt: s.ChangedAt,
+		Signature: s.Signature,
 	}
 	tenant, id, err := e.registry.Identify(s.Subscriber)
 	if err != nil {

@@ -31,7 +31,7 @@ func (e *Engine) ListDeliveries(ctx context.Context, in DeliveryFilter, page Pag
 // filter resolves names and reports everything that is wrong with them.
 func (e *Engine) filter(in DeliveryFilter) (out storage.Filter, held bool, err error) {
 	var f faults
-	out = storage.Filter{Since: in.Since, Until: in.Until, Topic: in.Topic}
+	out = storage.Filter{Since: in.Since, Until: in.Until, Topic: in.Topic, Signature: in.Signature}
 	if in.Topic != "" && !validPattern(in.Topic) {
 		f.add("topic", in.Topic, "a topic pattern", `write "order.*"`)
 	}

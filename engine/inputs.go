@@ -107,6 +107,7 @@ type DeliveryFilter struct {
 	State      string
 	Reason     string
 	Topic      string // a pattern
+	Signature  string // of dead letters, see [DeadGroup]
 	Since      time.Time
 	Until      time.Time
 }
@@ -123,6 +124,7 @@ type DeliveryInfo struct {
 	NextAttempt time.Time // with retrying
 	UpdatedAt   time.Time
 	PayloadHash string // sha-256 of the payload, hex; "" when unknown
+	Signature   string // with dead: what it died of, see [DeadGroup]
 }
 
 // ReplayInput says how to replay many.
@@ -132,6 +134,9 @@ type ReplayInput struct {
 	Force        bool    // delivered ones too
 	Limit        int     // 0 = all
 	Cursor       string  // go on after a previous call
+	// Progress is called now and then with how many were replayed so far; nil =
+	// nobody asks.
+	Progress func(replayed int)
 }
 
 // ReplayResult tells what a bulk replay did.

@@ -71,12 +71,29 @@ func (e *Engine) ReplayDead(ctx context.Context, in DeliveryFilter, how ReplayIn
 	result := ReplayResult{}
 	next, err := e.eachDead(ctx, in, how.Cursor, func(refs []storage.DeliveryRef) (bool, error) {
 		refs = refs[:min(len(refs), limit-result.Replayed)]
-		n, err := e.replayRefs(ctx, refs, how.Force, pace)
-		result.Replayed += n
-		return result.Replayed < limit, err
+		for part := range slices.Chunk(refs, replayStep(how.PerSecond)) {
+			n, err := e.replayRefs(ctx, part, how.Force, pace)
+			result.Replayed += n
+			if how.Progress != nil {
+				how.Progress(result.Replayed)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		return result.Replayed < limit, nil
 	})
 	result.Cursor = next
 	return result, err
+}
+
+// replayStep is how many are replayed in one commit: with a rate about a second's
+// worth, so that they go out evenly and a watcher sees them go.
+func replayStep(perSecond float64) int {
+	if perSecond <= 0 || perSecond > bulkPage {
+		return bulkPage
+	}
+	return max(1, int(perSecond))
 }
 
 // replayRefs replays some; what was replayed, purged or is gone meanwhile is

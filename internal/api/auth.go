@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/dispatcher-engine/dispatcher/engine"
+	"github.com/dispatcher-engine/dispatcher/internal/api/dashboard"
 )
 
 // configTokens are hashes of the tokens of the configuration, each of which may do
@@ -90,4 +91,14 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="dispatcher"`)
 		writeProblem(w, r, newProblem(http.StatusUnauthorized, detail))
 	})
+}
+
+// dashboardAccess says what a token may do in the dashboard, which shows the whole
+// node: a token that is bound to a tenant, or is for publishing, may not look.
+func (s *Server) dashboardAccess(token string) (dashboard.Access, bool) {
+	who, err := s.identify(token)
+	if token == "" || err != nil || who.Tenant != "" || who.Scope != engine.TokenAdmin && who.Scope != engine.TokenRead {
+		return dashboard.Access{}, false
+	}
+	return dashboard.Access{Write: who.Scope == engine.TokenAdmin, Name: who.ID}, true
 }

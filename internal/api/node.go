@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/engine"
+	"github.com/dispatcher-engine/dispatcher/internal/api/dashboard"
 )
 
 // Node is what the API needs of the engine; *[engine.Engine] is one. Methods
@@ -23,6 +24,9 @@ type Node interface {
 	Protocols
 	Maintenance
 	Health
+	dashboard.Figures
+	// DeadGroups groups dead letters for the dashboard.
+	DeadGroups(ctx context.Context, f engine.DeliveryFilter) (engine.DeadGroups, error)
 }
 
 // Tenants is the tenants' part of [Node].

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/dispatcher-engine/dispatcher/internal/api/dashboard"
+	"github.com/dispatcher-engine/dispatcher/internal/telemetry"
 )
 
 // Config is what a [Server] needs besides its node.
@@ -22,6 +26,12 @@ type Config struct {
 	MaxBatch int64
 	// Metrics serves GET /metrics behind the token; nil = 404.
 	Metrics http.Handler
+	// ReadOnlyDashboard refuses every change by the dashboard, whatever a token
+	// may do; the API is not concerned.
+	ReadOnlyDashboard bool
+	// Activity returns readings of the node's counters for the dashboard; nil =
+	// its overview has gauges alone.
+	Activity func() []telemetry.Totals
 	// Logger gets internal errors; nil = none.
 	Logger *slog.Logger
 }
@@ -44,6 +54,8 @@ type Server struct {
 	api     huma.API
 	handler http.Handler
 	drained atomic.Bool
+
+	dashboard *dashboard.Dashboard
 }
 
 // New makes the API of a node.
@@ -62,10 +74,20 @@ func New(node Node, config Config) (*Server, error) {
 		s.config.MaxBatch = defaultMaxBatch
 	}
 	useProblems()
+	var err error
+	s.dashboard, err = dashboard.New(node, dashboard.Config{
+		Authenticate: s.dashboardAccess, ReadOnly: config.ReadOnlyDashboard, Activity: config.Activity, Logger: s.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
 	private := &guarded{mux: http.NewServeMux()}
 	s.handler = s.routes(private)
 	return s, private.err()
 }
+
+// Close ends what the dashboard does in the background.
+func (s *Server) Close() { s.dashboard.Close() }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
@@ -98,8 +120,19 @@ func (s *Server) routes(private *guarded) http.Handler {
 	public := http.NewServeMux()
 	public.HandleFunc("GET /healthz", s.healthz)
 	public.HandleFunc("GET /readyz", s.readyz)
+	public.Handle(dashboard.Root, s.dashboard)
+	public.HandleFunc("GET /{$}", s.root)
 	public.Handle("/", s.authenticate(private))
 	return public
+}
+
+// root sends browsers to the dashboard, and everybody else to the document.
+func (s *Server) root(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Redirect(w, r, dashboard.Root, http.StatusSeeOther)
+		return
+	}
+	writeProblem(w, r, newProblem(http.StatusNotFound, "no such path; see GET /v1/openapi.json, or /ui/ in a browser"))
 }
 
 func (s *Server) document() huma.Config {

@@ -38,7 +38,7 @@ func assemble(c *config.Config, version string, logger *slog.Logger) nodeConfig 
 	return nodeConfig{
 		listen: c.Listen, metricsListen: c.MetricsListen, token: c.APIToken.Reveal(), logger: logger,
 		shutdown: c.ShutdownTimeout,
-		limits:   api.Config{MaxPayload: int64(c.API.MaxPayload), MaxBatch: int64(c.API.MaxBatch)},
+		limits:   api.Config{MaxPayload: int64(c.API.MaxPayload), MaxBatch: int64(c.API.MaxBatch), ReadOnlyDashboard: c.Dashboard.ReadOnly},
 		engine: engine.Config{
 			Version: version, MaxPayload: int64(c.API.MaxPayload), Logger: logger,
 			DefaultConcurrency: c.Limits.PerSubscriber, DefaultTimeout: c.Timeouts.Attempt, DefaultMaxShare: c.Limits.PerTenant,

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcher-engine/dispatcher/engine"
 	"github.com/dispatcher-engine/dispatcher/internal/demo"
 	"github.com/dispatcher-engine/dispatcher/internal/netguard"
+	"github.com/dispatcher-engine/dispatcher/internal/telemetry"
 	"github.com/dispatcher-engine/dispatcher/storage"
 )
 
@@ -109,19 +110,26 @@ func (a *app) startDemoNode(ctx context.Context, dir, listen string) (*node, err
 			Storage: storage.Config{Dir: dir, Watermark: storage.Watermark{Bytes: 256 << 20}},
 		},
 	}
+	config.telemetry = telemetry.New()
+	config.telemetry.Observe(&config.engine)
 	return startNode(ctx, config)
 }
 
 // invite says what to try with the node that goes on running.
 func (a *app) invite(n *node) {
 	fmt.Fprintf(a.Err, `
-The node and its receivers go on running; Ctrl-C ends them. Try:
+The node and its receivers go on running; Ctrl-C ends them. See what happened in a
+browser, signing in with the token below:
+
+  %[3]s
+
+or try:
 
   export DISPATCHER_API_TOKEN=%[1]s
   curl -sS -X POST %[2]s/v1/tenants/demo/events -H "authorization: Bearer $DISPATCHER_API_TOKEN" \
     -H 'content-type: application/json' -d '{"topic":"github.push","payload":{"hello":"webhook"}}'
   dispatcher deliveries list --addr %[2]s --tenant demo
-`, n.token, n.url())
+`, n.token, n.url(), n.dashboardURL())
 }
 
 // stopTimeout bounds a stop that nobody asked to be faster.

@@ -19,6 +19,8 @@ import (
 
 	"github.com/dispatcher-engine/dispatcher/engine"
 	"github.com/dispatcher-engine/dispatcher/internal/api"
+	"github.com/dispatcher-engine/dispatcher/internal/api/dashboard"
+	"github.com/dispatcher-engine/dispatcher/internal/telemetry"
 )
 
 // nodeConfig is a node with its API, ready to be started.
@@ -29,6 +31,7 @@ type nodeConfig struct {
 	token         string // "" = DATA/api-token
 	logger        *slog.Logger
 	limits        api.Config
+	telemetry     *telemetry.Metrics // what the dashboard draws; nil = gauges alone
 	shutdown      time.Duration
 }
 
@@ -41,6 +44,7 @@ type node struct {
 	addr      net.Addr
 	token     string
 	tokenFile string // "" when the token was given
+	history   *telemetry.History // nil without metrics
 	serving   sync.WaitGroup
 	failed    chan error
 }
@@ -58,6 +62,7 @@ func startNode(ctx context.Context, config nodeConfig) (*node, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	if err := n.serveMetrics(ctx, config); err != nil {
+		n.endDashboard()
 		return nil, errors.Join(err, listener.Close(), n.engine.Stop(context.WithoutCancel(ctx)))
 	}
 	n.serving.Go(func() {
@@ -90,6 +95,10 @@ func (n *node) equip(ctx context.Context, config nodeConfig, listener net.Listen
 	}
 	limits := config.limits
 	limits.Tokens, limits.Logger = []string{n.token}, config.logger
+	if config.telemetry != nil {
+		n.history = config.telemetry.NewHistory()
+		limits.Activity = n.history.Samples
+	}
 	var err error
 	if n.api, err = api.New(n.engine, limits); err != nil {
 		return err
@@ -107,7 +116,13 @@ func (n *node) equip(ctx context.Context, config nodeConfig, listener net.Listen
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(config.logger.Handler(), slog.LevelDebug),
 	}
-	return n.engine.Start(ctx)
+	if err := n.engine.Start(ctx); err != nil {
+		return err
+	}
+	if n.history != nil {
+		n.history.Start(ctx)
+	}
+	return nil
 }
 
 // serveMetrics serves the metrics without a token on an address of their own.
@@ -157,8 +172,20 @@ func (n *node) stop(ctx context.Context) error {
 		err = errors.Join(err, n.metrics.Close())
 	}
 	n.serving.Wait()
+	n.endDashboard()
 	return errors.Join(err, n.engine.Stop(ctx))
 }
+
+// endDashboard stops what it does in the background.
+func (n *node) endDashboard() {
+	n.api.Close()
+	if n.history != nil {
+		n.history.Stop()
+	}
+}
+
+// dashboardURL is where a browser finds the node.
+func (n *node) dashboardURL() string { return n.url() + dashboard.Root }
 
 // loadToken reads the API token's file, or makes it: mode 0600, synced before
 // it is used, so that a token that was handed out survives a crash.

@@ -78,7 +78,7 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (
 	if err != nil {
 		return err
 	}
-	assembled.limits.Metrics = metrics.Handler()
+	assembled.limits.Metrics, assembled.telemetry = metrics.Handler(), metrics
 	n, err := startNode(ctx, assembled)
 	if err != nil {
 		return errors.Join(err, traces.stop(ctx))
@@ -90,7 +90,7 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (
 	if n.tokenFile != "" {
 		logger.Info("api_token", "file", n.tokenFile)
 	}
-	logger.Info("ready", "api", n.url(), "ingress", cmp.Or(n.engine.IngressURL(), "off"), "version", a.version, "data", loaded.Data)
+	logger.Info("ready", "api", n.url(), "dashboard", n.dashboardURL(), "ingress", cmp.Or(n.engine.IngressURL(), "off"), "version", a.version, "data", loaded.Data)
 	reload := &reloader{read: again, running: loaded, node: n, level: level, logger: logger}
 	defer reload.onHangup(ctx)()
 	var failed error

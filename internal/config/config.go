@@ -49,6 +49,8 @@ type Config struct {
 	Log Log
 	// API bounds what is published.
 	API API
+	// Dashboard says what the pages under /ui/ may do.
+	Dashboard Dashboard
 	// Limits bounds attempts and memory.
 	Limits Limits
 	// Connections bounds connections to receivers.
@@ -88,6 +90,11 @@ type Log struct {
 type API struct {
 	MaxPayload ByteSize // one event's payload
 	MaxBatch   ByteSize // the body of one batch
+}
+
+// Dashboard says what the pages under /ui/ may do.
+type Dashboard struct {
+	ReadOnly bool // they change nothing, whatever the token may do
 }
 
 // Limits bounds attempts in flight and memory.

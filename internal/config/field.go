@@ -74,6 +74,7 @@ func (c *Config) fields() []*field {
 var sections = map[string]string{
 	"log":         "What is logged, to stderr.",
 	"api":         "The API's own bounds.",
+	"dashboard":   "The pages under /ui/ of the API's address.",
 	"limits":      "How much is in flight and in memory.",
 	"connections": "Connections to receivers.",
 	"timeouts":    "How long an attempt and its connection may take.",

@@ -16,6 +16,10 @@ func (c *Config) limitFields() []*field {
 			doc: "Largest body of a batch of events.",
 		},
 		{
+			path: "dashboard.read_only", value: boolValue(&c.Dashboard.ReadOnly),
+			doc: "The dashboard under /ui/ changes nothing, whatever the token may do that signed in.\nThe API is not concerned.",
+		},
+		{
 			path: "limits.in_flight", value: intValue(&l.InFlight, 1, million),
 			doc: "Attempts in flight on this node, all tenants together.",
 		},
