@@ -156,7 +156,7 @@ func (n *demoNode) furnish() {
 	n.call("PUT", "/v1/tenants/strange/sources/github", map[string]any{
 		"scheme": "github", "secrets": []string{"source-secret-hush-hush"}, "destination": map[string]any{"type": "fanout"},
 	})
-	n.awaitDead(2*strangeEvents + 1)
+	n.awaitDead(strangeEvents + 1)
 }
 
 // awaitDead waits until so many deliveries of the strange tenant are dead.
