@@ -13,8 +13,11 @@ const (
 	window = 15 * time.Minute
 	// nowWindow is what the rates of this moment are taken over.
 	nowWindow = 10 * time.Second
-	// chartStep is the time that one point of a chart sums up.
-	chartStep = 15 * time.Second
+	// chartPoints is how many points a chart has at most.
+	chartPoints = 60
+	// chartLeast is the least time that a chart's axis covers: a young node's begins
+	// in it.
+	chartLeast = time.Minute
 )
 
 // activity answers questions about readings of the counters.
@@ -46,6 +49,11 @@ func (a activity) first() telemetry.Totals {
 	return a.samples[0]
 }
 
+// axis is the time that charts cover.
+func (a activity) axis() time.Duration {
+	return min(window, max(chartLeast, a.last().At.Sub(a.first().At)))
+}
+
 // counter picks one counter of a reading.
 type counter func(*telemetry.Totals) uint64
 
@@ -74,9 +82,9 @@ func (a activity) rate(of counter) (float64, bool) {
 
 // steps calls fn with pairs of readings that are a chart's step apart.
 func (a activity) steps(fn func(from, to *telemetry.Totals)) {
-	from := 0
+	from, step := 0, max(telemetry.HistoryStep, a.axis()/chartPoints)-time.Second/2 // a reading may be early
 	for i := range a.samples {
-		if a.samples[i].At.Sub(a.samples[from].At) >= chartStep || (i == len(a.samples)-1 && i > from) {
+		if a.samples[i].At.Sub(a.samples[from].At) >= step || (i == len(a.samples)-1 && i > from) {
 			fn(&a.samples[from], &a.samples[i])
 			from = i
 		}

@@ -98,11 +98,12 @@ func (d *Dashboard) readFigures() liveView {
 	if err := d.node.Ready(); err != nil {
 		view.NotReady = err.Error()
 	}
-	view.Cards = append(flowCards(a), d.queueCards(view.At)...)
+	backlog := d.node.Backlog()
+	view.Cards = append(flowCards(a), d.queueCards(backlog, view.At)...)
 	view.drawLatency(a)
 	d.protocolShares(&view, a)
 	view.outcomes(a)
-	view.Worst = d.node.Backlog().Worst
+	view.Worst = backlog.Worst
 	return view
 }
 
@@ -123,7 +124,7 @@ func flowCards(a activity) []card {
 		if len(a.samples) > 1 {
 			n := grouped(a.sum(r.of))
 			c.Hint = n + " in " + a.covers()
-			c.Spark = newSpark(a.series(r.of), window, 0, r.label+" a second: "+n+" in all")
+			c.Spark = newSpark(a.series(r.of), a.axis(), 0, r.label+" a second: "+n+" in all")
 		}
 		cards = append(cards, c)
 	}
@@ -141,8 +142,7 @@ func (a activity) covers() string {
 
 // queueCards are what waits. The queue is counted in the background, so its figure
 // says how old it is.
-func (d *Dashboard) queueCards(now time.Time) []card {
-	b := d.node.Backlog()
+func (d *Dashboard) queueCards(b engine.Backlog, now time.Time) []card {
 	queue := card{Label: "Queue", Value: "–", Unit: "waiting", Hint: "being counted", Href: query(Root+"deliveries", "state", "retrying")}
 	dead := card{Label: "In the DLQ", Value: "–", Unit: "dead letters", Hint: "being counted", Href: Root + "dlq"}
 	if !b.At.IsZero() {
@@ -176,8 +176,8 @@ func (v *liveView) drawLatency(a activity) {
 		most = max(most, p.value)
 	}
 	v.ChartMost = span(time.Duration(most * float64(time.Second)))
-	v.Chart99 = newSpark(p99, window, most, "99th percentile of the attempts' duration, at most "+v.ChartMost)
-	v.Chart50 = newSpark(p50, window, most, "median of the attempts' duration")
+	v.Chart99 = newSpark(p99, a.axis(), most, "99th percentile of the attempts' duration, at most "+v.ChartMost)
+	v.Chart50 = newSpark(p50, a.axis(), most, "median of the attempts' duration")
 	v.Covers = a.covers()
 }
 
