@@ -43,7 +43,7 @@ type node struct {
 	metrics   *http.Server // nil without an address of its own
 	addr      net.Addr
 	token     string
-	tokenFile string // "" when the token was given
+	tokenFile string             // "" when the token was given
 	history   *telemetry.History // nil without metrics
 	serving   sync.WaitGroup
 	failed    chan error
