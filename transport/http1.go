@@ -36,8 +36,8 @@ type http1Wire struct {
 
 	in      headerLimit
 	reader  *bufio.Reader
-	fd      syscall.RawConn // nil if there is none
-	asked   bool            // a request was answered; owned by the slot's holder
+	fd      syscall.RawConn  // nil if there is none
+	asked   bool             // a request was answered; owned by the slot's holder
 	answers chan http1Answer // room for one, so read never waits
 	resume  chan bool        // the same: the body was read, go on or end
 
