@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -131,9 +132,7 @@ func (n *demoNode) furnish() {
 	n.call("PUT", "/v1/tenants/strange", map[string]any{"name": markup})
 	subscribe := func(id, url string, more map[string]any) {
 		in := map[string]any{"id": id, "url": url, "tls": map[string]string{"ca_pem": string(ca.PEM())}}
-		for k, v := range more {
-			in[k] = v
-		}
+		maps.Copy(in, more)
 		n.call("POST", "/v1/tenants/strange/subscribers", in)
 	}
 	n.rejecting = receiver(testnet.Behaviour{Status: 422, Body: markup})

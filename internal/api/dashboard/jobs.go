@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -157,8 +158,8 @@ func (j *jobs) list() []jobView {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := make([]jobView, 0, len(j.all))
-	for i := len(j.all) - 1; i >= 0; i-- {
-		out = append(out, j.all[i].view())
+	for _, n := range slices.Backward(j.all) {
+		out = append(out, n.view())
 	}
 	return out
 }

@@ -55,7 +55,7 @@ func (d *Dashboard) sources(w http.ResponseWriter, r *http.Request, v *visitor) 
 
 func newSourceRow(tenant string, s *engine.Source) sourceRow {
 	row := sourceRow{
-		ID: s.ID, Scheme: string(s.Config.Scheme), Destination: string(s.Config.Destination.Type), Subscriber: s.Subscriber,
+		ID: s.ID, Scheme: string(s.Config.Scheme), Destination: s.Config.Destination.Type, Subscriber: s.Subscriber,
 		Path: "/webhook/" + tenant + "/" + s.ID, Secrets: len(s.Config.Secrets), UpdatedAt: s.UpdatedAt,
 		Unreadable: s.Config.Scheme == "", Dedupe: "the scheme's id",
 	}
