@@ -146,7 +146,7 @@ func (d *dispatcher) next(now instant) (*actor, *slot) {
 			continue
 		}
 		if a := d.popLocked(c, now); a != nil {
-			return a, d.occupyLocked(a, c, now)
+			return a, d.occupyLocked(a, a.node.class, now)
 		}
 	}
 	return nil, nil
@@ -162,7 +162,8 @@ func (d *dispatcher) chargedLocked() int {
 	return d.inFlight[classFast] + d.inFlight[classNew] + min(d.inFlight[classSlow], d.bound[classSlow])
 }
 
-// popLocked takes the next actor of a class whose tenant may run.
+// popLocked takes the next actor of a class whose tenant may run. Of a tenant
+// that is short of tokens it may be one of another class.
 func (d *dispatcher) popLocked(c class, now instant) *actor {
 	for {
 		line, why := d.peekLocked(c, now)
@@ -179,13 +180,34 @@ func (d *dispatcher) popLocked(c class, now instant) *actor {
 		case !line.tenant.mayRun(now):
 			d.detachLocked(line.tenant)
 		default:
-			d.queues[c].picked(why)
+			line = d.longestLocked(line, c)
+			a = line.actors.head
+			d.queues[a.node.class].picked(why)
 			a.node.line = nil
 			line.take()
-			d.contenders[c].Add(-1)
+			d.contenders[a.node.class].Add(-1)
 			return a
 		}
 	}
+}
+
+// longestLocked returns the line of the same lane in which a tenant that is short
+// of tokens has waited longest. Classes take turns, and so do tokens and refusals:
+// in step they would give every token to one class and every refusal to another.
+func (d *dispatcher) longestLocked(line *tenantLine, of class) *tenantLine {
+	t := line.tenant
+	if !t.scarce.Load() {
+		return line
+	}
+	lane := line.actors.head.node.lane
+	for c := range classes {
+		other := &t.lines[c][lane]
+		a := other.actors.head
+		if c != of && a != nil && a.class() == c && d.roomLocked(c) && a.node.since.before(line.actors.head.node.since) {
+			line = other
+		}
+	}
+	return line
 }
 
 // peekLocked picks the next line. When what is left of the node's bound is
