@@ -35,6 +35,13 @@ func (e *Engine) filter(in DeliveryFilter) (out storage.Filter, held bool, err e
 	if in.Topic != "" && !validPattern(in.Topic) {
 		f.add("topic", in.Topic, "a topic pattern", `write "order.*"`)
 	}
+	dead := delivery.StateDead.String()
+	if in.Signature != "" && in.State == "" {
+		in.State = dead
+	}
+	if in.Signature != "" && in.State != dead {
+		f.add("signature", clipped(in.Signature), "only dead letters have one", "leave out state, or ask for dead")
+	}
 	if in.State != "" {
 		state, ok := delivery.ParseState(in.State)
 		if !ok {

@@ -31,6 +31,9 @@ func withIngress(c *Config) {
 	c.Ingress = &ingress.Config{Addr: "127.0.0.1:0", KernelEvery: -1, Failures: ingress.FailureConfig{Burst: 10_000}}
 }
 
+// providerTrace is the trace in which the provider sends.
+const providerTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 const githubSecret = "it's a secret to everybody"
 
 func (b *bundle) source(id, rest string) *Source {
@@ -64,6 +67,7 @@ func githubHeaders(t *testing.T, id, event string, body []byte, secret string) h
 	header.Set("X-GitHub-Event", event)
 	header.Set("X-GitHub-Delivery", id)
 	header.Set("Content-Type", "application/json")
+	header.Set("Traceparent", providerTrace)
 	return header
 }
 
@@ -127,6 +131,7 @@ func TestWebhookGoesFromGitHubToASubscriberUnchanged(t *testing.T) {
 	for name, want := range map[string]string{
 		"Webhook-Topic": "gh.push", "Webhook-Id": "gh:d-1", "Content-Type": "application/json",
 		"X-Github-Event": "push", "X-Github-Delivery": "d-1", "X-Hub-Signature-256": "",
+		"Traceparent": providerTrace,
 	} {
 		if value := got.header.Get(name); value != want {
 			t.Errorf("%s: %q, want %q", name, value, want)
@@ -142,7 +147,7 @@ func TestWebhookGoesFromGitHubToASubscriberUnchanged(t *testing.T) {
 	if a := b.hook("gh", "d-1", "push", p.Body, githubSecret); a.status != http.StatusOK || a.Status != "deduplicated" || a.ID != "gh:d-1" {
 		t.Errorf("again: %+v", a)
 	}
-	if event, err := b.GetEvent(t.Context(), "t", "gh:d-1"); err != nil || event.Topic != "gh.push" {
+	if event, err := b.GetEvent(t.Context(), "t", "gh:d-1"); err != nil || event.Topic != "gh.push" || event.TraceParent != providerTrace {
 		t.Errorf("the event by its id: %+v, %v", event, err)
 	}
 	b.settled()

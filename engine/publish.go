@@ -163,10 +163,16 @@ func (f *faults) schedule(event *delivery.Event, in *EventInput, now time.Time) 
 	event.DeliverAt = in.DeliverAt.UTC().Truncate(time.Millisecond)
 }
 
+// noTraceID is what the W3C rules out as an id of a trace, and its half as a span's.
+const noTraceID = "00000000000000000000000000000000"
+
 // traceParent keeps a well-formed W3C traceparent of version 00 and drops
 // anything else: tracing must never fail a publish.
 func traceParent(s string) string {
 	if len(s) != delivery.TraceLen || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
+		return ""
+	}
+	if s[3:35] == noTraceID || s[36:52] == noTraceID[:16] {
 		return ""
 	}
 	for i := range len(s) {

@@ -70,9 +70,13 @@ func (in *intake) Enqueue(ctx context.Context, m *ingress.Message) (ingress.Rece
 		return ingress.Receipt{}, fmt.Errorf("enqueue: %w", err)
 	}
 	defer release()
+	start := time.Now()
 	r := e.store.Publish(ctx, []*delivery.Published{{
 		Lease: e.store.Lease(), Event: event, Dedupe: m.Dedupe(), Targets: targets,
 	}})[0]
+	e.config.Tracing.published(start, event, m.TraceParent, PublishResult{
+		Receipt: Receipt{Deduplicated: r.Deduplicated, Deliveries: len(targets)}, Err: r.Err,
+	})
 	return ingress.Receipt{ID: r.ID, Deduplicated: r.Deduplicated}, r.Err
 }
 
@@ -81,6 +85,7 @@ func (in *intake) event(t *delivery.Tenant, m *ingress.Message) *delivery.Event 
 		Key: in.engine.keys.next(time.Now()), ID: m.ID, Tenant: t.Num, Topic: m.Topic, ContentType: m.ContentType,
 		Priority: delivery.PriorityNormal,
 	}
+	event.TraceParent = in.engine.config.Tracing.begin(traceParent(m.TraceParent))
 	if m.ID == "" {
 		event.ID = event.Key.String()
 	}

@@ -55,6 +55,8 @@ const (
 	bulkPage = 200
 	// bulkMost bounds one call, so that it ends; the cursor goes on.
 	bulkMost = 100_000
+	// replayFinish bounds the last commit of a replay whose request has ended.
+	replayFinish = 10 * time.Second
 )
 
 // ReplayDead replays the dead letters that match, at the given rate. It goes on
@@ -97,20 +99,30 @@ func replayStep(perSecond float64) int {
 }
 
 // replayRefs replays some; what was replayed, purged or is gone meanwhile is
-// passed over.
+// passed over. If ctx ends while it waits for its rate, what it had waited for
+// already is replayed all the same, and counted.
 func (e *Engine) replayRefs(ctx context.Context, refs []storage.DeliveryRef, force bool, pace *rate.Limiter) (int, error) {
 	var list []storage.Replay
+	var ended error
 	for _, ref := range refs {
 		sub, err := e.directory.Subscriber(ref.Subscriber)
 		if err != nil {
 			continue // deleted meanwhile
 		}
 		if pace != nil {
-			if err := pace.Wait(ctx); err != nil {
-				return 0, err
+			if ended = pace.Wait(ctx); ended != nil {
+				break
 			}
 		}
 		list = append(list, storage.Replay{Event: ref.Event, Subscriber: sub, Force: force})
+	}
+	if len(list) == 0 {
+		return 0, ended
+	}
+	if ended != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), replayFinish)
+		defer cancel()
 	}
 	done := 0
 	for i, err := range e.store.Replay(ctx, time.Now(), list) {
@@ -123,7 +135,7 @@ func (e *Engine) replayRefs(ctx context.Context, refs []storage.DeliveryRef, for
 			return done, e.storeFault(err)
 		}
 	}
-	return done, nil
+	return done, ended
 }
 
 // PurgeDead removes the dead letters that match for good, payloads included.

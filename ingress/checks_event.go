@@ -18,7 +18,7 @@ func (x *exchange) makeMessage() verdict {
 		Tenant: x.tenant, Source: x.name, Destination: s.Destination,
 		ID: eventID(x.name, x.id.id), Topic: x.id.topic,
 		ContentType: contentType(x.r.Header), Headers: s.forwarded(x.r.Header),
-		Body: body, Digest: b.sum(), DedupeBody: x.id.useBody, ReceivedAt: x.start,
+		TraceParent: x.r.Header.Get("Traceparent"), Body: body, Digest: b.sum(), DedupeBody: x.id.useBody, ReceivedAt: x.start,
 	}
 	return verdict{}
 }

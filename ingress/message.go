@@ -25,6 +25,9 @@ type Message struct {
 	ContentType string
 	// Headers are those the source forwards, canonical names in sorted order.
 	Headers []Header
+	// TraceParent is the request's W3C trace context as it came, "" = none. It is
+	// not checked here.
+	TraceParent string
 	// Body is what was received and verified, byte for byte; expanded if it came
 	// compressed and the source allows that.
 	Body *Body

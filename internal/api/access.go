@@ -83,6 +83,7 @@ var routes = map[string]access{
 	"GET /v1/deliveries/{id}":         {engine.TokenRead, inAnswer},
 	"GET /v1/deliveries/{id}/payload": {engine.TokenAdmin, inAnswer},
 	"POST /v1/deliveries/{id}/replay": {engine.TokenAdmin, inAnswer},
+	"GET /v1/dlq/groups":              {engine.TokenRead, inQuery},
 	"POST /v1/dlq/replay":             {engine.TokenAdmin, node},
 	"POST /v1/dlq/purge":              {engine.TokenAdmin, node},
 

@@ -22,13 +22,14 @@ type DeliveryFilter struct {
 	Subscriber string `query:"subscriber" json:"subscriber,omitempty" doc:"only this subscriber's; needs tenant"`
 	State      string `query:"state" json:"state,omitempty" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled" doc:"only in this state"`
 	Reason     string `query:"reason" json:"reason,omitempty" doc:"only with this reason"`
+	Signature  string `query:"signature" json:"signature,omitempty" doc:"only dead letters with this signature: what they died of"`
 	Topic      string `query:"topic" json:"topic,omitempty" doc:"only topics that match this pattern"`
 	Since      string `query:"since" json:"since,omitempty" format:"date-time" doc:"accepted at or after"`
 	Until      string `query:"until" json:"until,omitempty" format:"date-time" doc:"accepted before"`
 }
 
 func (f DeliveryFilter) filter() (engine.DeliveryFilter, error) {
-	out := engine.DeliveryFilter{Tenant: f.Tenant, Subscriber: f.Subscriber, State: f.State, Reason: f.Reason, Topic: f.Topic}
+	out := engine.DeliveryFilter{Tenant: f.Tenant, Subscriber: f.Subscriber, State: f.State, Reason: f.Reason, Topic: f.Topic, Signature: f.Signature}
 	var err error
 	if out.Since, err = instant("since", f.Since); err != nil {
 		return out, err
@@ -141,6 +142,7 @@ func (s *Server) registerDeliveries() {
 }
 
 func (s *Server) registerDeadLetters() {
+	s.registerDeadGroups()
 	replay := operation(http.MethodPost, "/v1/dlq/replay", "replay-dead", "Replay the dead letters that match", http.StatusAccepted)
 	huma.Register(s.api, replay, func(ctx context.Context, in *replayMany) (*bodyOf[ReplayAnswer], error) {
 		filter, err := in.Body.filter()

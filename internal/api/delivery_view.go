@@ -16,6 +16,7 @@ type Delivery struct {
 	Topic       string  `json:"topic"`
 	State       string  `json:"state" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled"`
 	Reason      string  `json:"reason,omitempty" doc:"why it is in that state"`
+	Signature   string  `json:"signature,omitempty" doc:"with dead: what it died of, as in the groups of dead letters"`
 	Attempts    int     `json:"attempts"`
 	NextAttempt *string `json:"next_attempt,omitempty" format:"date-time"`
 	AcceptedAt  *string `json:"accepted_at,omitempty" format:"date-time"`
@@ -79,6 +80,7 @@ func deliveryOut(d engine.DeliveryInfo) Delivery {
 	out := Delivery{
 		ID: d.ID, Tenant: d.Tenant, Subscriber: d.Subscriber, State: d.State.String(), Attempts: d.Attempts,
 		NextAttempt: rfc3339(d.NextAttempt), UpdatedAt: rfc3339(d.UpdatedAt), PayloadHash: d.PayloadHash,
+		Signature: d.Signature,
 	}
 	if d.Reason != delivery.ReasonNone {
 		out.Reason = d.Reason.String()

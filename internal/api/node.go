@@ -89,6 +89,8 @@ type Deliveries interface {
 	DeliveryPayload(ctx context.Context, id string) (*delivery.Event, io.ReadCloser, error)
 	ReplayDelivery(ctx context.Context, id string, force bool) (engine.DeliveryInfo, error)
 	ReplayDead(ctx context.Context, f engine.DeliveryFilter, in engine.ReplayInput) (engine.ReplayResult, error)
+	// DeadGroups groups dead letters by what they died of.
+	DeadGroups(ctx context.Context, f engine.DeliveryFilter) (engine.DeadGroups, error)
 	PurgeDead(ctx context.Context, f engine.DeliveryFilter) (int, error)
 }
 

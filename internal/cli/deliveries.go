@@ -20,7 +20,7 @@ func deliveryColumns(now time.Time) []column {
 
 // filters are the flags that narrow a list of deliveries.
 type filters struct {
-	tenant, subscriber, state, reason, topic, since, until string
+	tenant, subscriber, state, reason, topic, signature, since, until string
 }
 
 func (f *filters) bind(c *cobra.Command, withState bool) {
@@ -31,6 +31,7 @@ func (f *filters) bind(c *cobra.Command, withState bool) {
 	}
 	c.Flags().StringVar(&f.reason, "reason", "", "only with this reason, such as exhausted")
 	c.Flags().StringVar(&f.topic, "topic", "", "only topics that match this pattern")
+	c.Flags().StringVar(&f.signature, "signature", "", "only dead letters with this signature, as dlq groups prints it")
 	c.Flags().StringVar(&f.since, "since", "", "accepted at or after (RFC 3339, or an age such as 2h)")
 	c.Flags().StringVar(&f.until, "until", "", "accepted before")
 }
@@ -46,7 +47,7 @@ func (f *filters) values(now time.Time) (url.Values, error) {
 	}
 	out := url.Values{}
 	for name, v := range map[string]string{
-		"tenant": f.tenant, "subscriber": f.subscriber, "state": f.state, "reason": f.reason, "topic": f.topic,
+		"tenant": f.tenant, "subscriber": f.subscriber, "state": f.state, "reason": f.reason, "topic": f.topic, "signature": f.signature,
 		"since": since, "until": until,
 	} {
 		if v != "" {
@@ -119,7 +120,7 @@ func (a *app) deliveries() *cobra.Command {
 
 // printDelivery prints the timeline as a table: one line a transition.
 func (a *app) printDelivery(d object) error {
-	if err := printFields(a.Out, d, "id", "event_id", "topic", "tenant", "subscriber", "state", "reason", "attempts", "next_attempt", "payload_hash"); err != nil {
+	if err := printFields(a.Out, d, "id", "event_id", "topic", "tenant", "subscriber", "state", "reason", "attempts", "next_attempt", "size", "payload_hash", "signature"); err != nil {
 		return err
 	}
 	entries, _ := d["timeline"].([]any)
@@ -161,14 +162,55 @@ func (a *app) dlq() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.list(c.Context(), "/v1/deliveries", query, p, deliveryColumns(now)...)
+			return a.list(c.Context(), "/v1/deliveries", query, p, deadColumns(now)...)
 		},
 	}
 	f.bind(list, false)
 	p.bind(list)
-	return group("dlq", "Dead letters: list, replay, purge", list,
+	return group("dlq", "Dead letters: list, group, replay, purge", list, a.dlqGroups(),
 		a.dlqAct("replay", "Replay the dead letters that match", "replayed"),
 		a.dlqAct("purge", "Remove the dead letters that match, payloads included", "purged"))
+}
+
+// deadColumns tell a dead letter without its payload.
+func deadColumns(now time.Time) []column {
+	return []column{
+		field("DELIVERY", "id"), field("TOPIC", "topic"), field("SIGNATURE", "signature"), field("ATTEMPTS", "attempts"),
+		field("BYTES", "size"), since("DIED", "updated_at", now),
+	}
+}
+
+func (a *app) dlqGroups() *cobra.Command {
+	var f filters
+	c := &cobra.Command{
+		Use: "groups", Short: "Group dead letters by what they died of, the largest group first", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			now := time.Now()
+			query, err := f.values(now)
+			if err != nil {
+				return err
+			}
+			var out struct {
+				Data []object `json:"data"`
+				Seen int      `json:"seen"`
+				More bool     `json:"more"`
+			}
+			if err := a.client.do(c.Context(), http.MethodGet, "/v1/dlq/groups", query, nil, &out); err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(a.Out, out)
+			}
+			err = printTable(a.Out, out.Data, field("TENANT", "tenant"), field("SUBSCRIBER", "subscriber"), field("SIGNATURE", "signature"),
+				field("COUNT", "count"), field("BYTES", "bytes"), since("LAST", "last", now), field("EXAMPLE", "example"))
+			if err == nil && out.More {
+				a.note("only the first %d dead letters were looked at: narrow it with --tenant, --subscriber or --since", out.Seen)
+			}
+			return err
+		},
+	}
+	f.bind(c, false)
+	return c
 }
 
 func (a *app) dlqAct(verb, short, count string) *cobra.Command {
