@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -33,6 +35,7 @@ func run(t *testing.T, stdin string, args ...string) ran {
 type fakeAPI struct {
 	*httptest.Server
 	status       int
+	getStatus    int // of a GET, when it is another one
 	body         string
 	method, path string
 	got          map[string]any
@@ -48,7 +51,11 @@ func newFakeAPI(t *testing.T, status int, body string) *fakeAPI {
 		if r.Header.Get("Authorization") != "Bearer good" {
 			f.status = http.StatusUnauthorized
 		}
-		w.WriteHeader(f.status)
+		status := f.status
+		if r.Method == http.MethodGet && f.getStatus != 0 {
+			status = f.getStatus
+		}
+		w.WriteHeader(status)
 		_, _ = w.Write([]byte(f.body))
 	}))
 	t.Cleanup(f.Close)
@@ -167,6 +174,47 @@ func TestListsPrintTablesAndCursors(t *testing.T) {
 	var page list
 	if err := json.Unmarshal([]byte(r.out), &page); err != nil || page.NextCursor != "abc" || len(page.Data) != 1 {
 		t.Errorf("%v %s", err, r.out)
+	}
+}
+
+// TestPuttingATenantKeepsWhatIsNotGiven: the API replaces all of a tenant's
+// settings, so the command repeats those that it was not told to change.
+func TestPuttingATenantKeepsWhatIsNotGiven(t *testing.T) {
+	const stored = `{"id":"t","name":"Acme","weight":3,"rate_limit":{"per_second":5,"burst":9},"max_in_flight":40,"reserved_in_flight":4,"created_at":null}`
+	kept := func(change map[string]any) map[string]any {
+		all := map[string]any{
+			"name": "Acme", "weight": 3.0, "rate_limit": map[string]any{"per_second": 5.0, "burst": 9.0},
+			"max_in_flight": 40.0, "reserved_in_flight": 4.0,
+		}
+		maps.Copy(all, change)
+		return all
+	}
+	for _, c := range []struct {
+		args   string
+		status int
+		want   map[string]any
+	}{
+		{"--reserved-in-flight 16", http.StatusOK, kept(map[string]any{"reserved_in_flight": 16.0})},
+		{"--max-in-flight 64 --weight 2", http.StatusOK, kept(map[string]any{"max_in_flight": 64.0, "weight": 2.0})},
+		{"--max-in-flight 0", http.StatusOK, kept(map[string]any{"max_in_flight": 0.0})},
+		{"--rate 0", http.StatusOK, kept(map[string]any{"rate_limit": map[string]any{"per_second": 0.0, "burst": 0.0}})},
+		{"--name Other", http.StatusOK, kept(map[string]any{"name": "Other"})},
+		{"", http.StatusOK, kept(nil)},
+		{"--rate 2.5 --rate-burst 7", http.StatusNotFound, map[string]any{"rate_limit": map[string]any{"per_second": 2.5, "burst": 7.0}}},
+	} {
+		f := newFakeAPI(t, http.StatusOK, stored)
+		f.getStatus = c.status
+		got := run(t, "", append([]string{"tenants", "put", "t"}, strings.Fields(c.args)...)...)
+		if got.status != ExitOK || f.method != http.MethodPut || f.path != "/v1/tenants/t" || !reflect.DeepEqual(f.got, c.want) {
+			t.Errorf("%q: %+v: %s %s %v, want %v", c.args, got, f.method, f.path, f.got, c.want)
+		}
+	}
+	f := newFakeAPI(t, http.StatusInternalServerError, `{"title":"broken"}`)
+	if got := run(t, "", "tenants", "put", "t", "--weight", "2"); got.status == ExitOK || f.method != http.MethodGet {
+		t.Errorf("what could not be read was replaced: %+v, %s", got, f.method)
+	}
+	if got := run(t, "", "tenants", "put", "t", "--rate-burst", "2"); got.status == ExitOK {
+		t.Errorf("%+v", got)
 	}
 }
 
