@@ -216,6 +216,8 @@ func (a *app) dlqGroups() *cobra.Command {
 func (a *app) dlqAct(verb, short, count string) *cobra.Command {
 	var f filters
 	var perSecond float64
+	var limit int
+	var cursor string
 	c := &cobra.Command{
 		Use: verb, Short: short, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -230,6 +232,12 @@ func (a *app) dlqAct(verb, short, count string) *cobra.Command {
 			if perSecond > 0 {
 				in["per_second"] = perSecond
 			}
+			if limit > 0 {
+				in["limit"] = limit
+			}
+			if cursor != "" {
+				in["cursor"] = cursor
+			}
 			var out object
 			if err := a.client.do(c.Context(), http.MethodPost, "/v1/dlq/"+verb, nil, in, &out); err != nil {
 				return err
@@ -240,6 +248,8 @@ func (a *app) dlqAct(verb, short, count string) *cobra.Command {
 	f.bind(c, false)
 	if verb == "replay" {
 		c.Flags().Float64Var(&perSecond, "per-second", 0, "at most this many a second (default no limit)")
+		c.Flags().IntVar(&limit, "limit", 0, "stop after this many, and print where to go on (default 100000)")
+		c.Flags().StringVar(&cursor, "cursor", "", "go on: next_cursor of a replay that its limit stopped")
 	}
 	return c
 }
