@@ -259,12 +259,87 @@ func TestRetentionCanDieAnywhereWithoutTouchingWhatIsPending(t *testing.T) {
 	}
 }
 
+// TestDeletingATenantCanDieAnywhereAndIsFinishedByTheNext takes crash images of a
+// tenant's deletion. Whatever it left, another tenant's events are whole, and the
+// deletion that is made again leaves nothing of the first, files included.
+func TestDeletingATenantCanDieAnywhereAndIsFinishedByTheNext(t *testing.T) {
+	rec := &recorder{}
+	cr := &crashes{mem: InMemory(), rec: rec, off: true}
+	spooled := func(c *Config) { c.SpoolOver = 30 }
+	b := openBench(t, errorfs.Wrap(cr.mem, cr), rec.config, spooled)
+	const events = stepSize + 20 // more than one step
+	var others []delivery.EventKey
+	for i := range events {
+		x := b.event(fmt.Sprint("e", i), 1)
+		x.Event.Tenant = 8
+		if i%10 == 0 {
+			x.Event.Payload = fmt.Appendf(nil, "%050d", i) // a file
+		}
+		if i%50 == 0 {
+			x.Event.Tenant, x.Targets[0].Subscriber = 9, 2
+		}
+		if r := b.publish(x); i%50 == 0 {
+			others = append(others, r.Event)
+		}
+	}
+	b.mustCommit(b.died(b.ready(1)[0]))
+	cr.mu.Lock()
+	cr.off = false
+	cr.mu.Unlock()
+	remove := func(b *bench) {
+		t.Helper()
+		noErr(t, b.DropSubscriber(t.Context(), time.Now(), 1, delivery.ReasonTenantDeleted))
+		noErr(t, b.ExpungeTenant(t.Context(), time.Now(), 8))
+	}
+	remove(b)
+	images := cr.stop()
+	t.Logf("%d crash images", len(images))
+	if len(images) < 4 {
+		t.Fatal("too few to mean anything")
+	}
+	for k, image := range images {
+		what := fmt.Sprintf("crash %d before %s", k, image.op)
+		b, err := tryBench(t, image.fs, spooled)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		remove(b)
+		if page, _, err := b.Events(t.Context(), Filter{Tenant: 8}, "", 10); err != nil || len(page) != 0 {
+			t.Fatalf("%s: %d events are left, %v", what, len(page), err)
+		}
+		if len(b.ready(1)) != 0 || len(b.ready(2)) != len(others) {
+			t.Fatalf("%s: %d rows of the deleted tenant, %d of the other", what, len(b.ready(1)), len(b.ready(2)))
+		}
+		b.close() // and open: what nothing refers to is collected
+		b, err = tryBench(t, image.fs, spooled)
+		noErr(t, err)
+		for _, key := range others {
+			e, err := b.Event(t.Context(), key)
+			noErr(t, err)
+			r, err := b.OpenPayload(e.Spool)
+			noErr(t, err)
+			noErr(t, r.Close())
+		}
+		b.close()
+	}
+}
+
 // injected fails writes from a certain one on, until it is healed.
 type injected struct {
 	from  int64
 	n     atomic.Int64
 	heal  atomic.Bool
 	fired atomic.Bool
+	syncs bool  // syncs alone fail
+	err   error // nil = errInjected
+}
+
+// is is the error that callers must see.
+func (i *injected) is() error {
+	if i.err != nil {
+		return i.err
+	}
+	return errInjected
 }
 
 var errInjected = errors.New("injected I/O error")
@@ -277,11 +352,12 @@ func (i *injected) MaybeError(op errorfs.Op) error {
 	case errorfs.OpFileClose, errorfs.OpFilePreallocate, errorfs.OpLock, errorfs.OpRemove, errorfs.OpRemoveAll:
 		return nil // these lose nothing
 	}
-	if i.n.Add(1) < i.from {
+	sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+	if i.syncs && !sync || i.n.Add(1) < i.from {
 		return nil
 	}
 	i.fired.Store(true)
-	return errInjected
+	return i.is()
 }
 
 func (i *injected) String() string { return "failing writes" }
@@ -310,7 +386,7 @@ func failFrom(t *testing.T, inj *injected) bool {
 	fs := errorfs.Wrap(InMemory(), inj)
 	b, err := tryBench(t, fs, rec.config, func(c *Config) { c.MemTable = 256 << 10 })
 	if err != nil {
-		if !errors.Is(err, errInjected) {
+		if !errors.Is(err, inj.is()) {
 			t.Fatalf("%s: open: %v", what, err)
 		}
 		inj.heal.Store(true)
@@ -341,7 +417,7 @@ func failFrom(t *testing.T, inj *injected) bool {
 	if s.err != nil && !errors.Is(s.err, delivery.ErrNotReady) {
 		t.Fatalf("%s: %v", what, s.err)
 	}
-	if err := b.Healthy(); s.err != nil && !errors.Is(err, errInjected) {
+	if err := b.Healthy(); s.err != nil && !errors.Is(err, inj.is()) {
 		t.Fatalf("%s: the store says %v", what, err)
 	}
 	recorded := rec.count()

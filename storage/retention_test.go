@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,48 @@ func TestDeletingATenantLeavesNoPayload(t *testing.T) {
 	x.Event.Tenant = 8
 	if r := b.publish(x); r.Deduplicated {
 		t.Error("a deleted tenant's id is still known")
+	}
+}
+
+// TestTheSizeComesBackToItsBoundWhenEventsExpire publishes the same amount again
+// and again, and lets each pass: the files of the store do not add up.
+func TestTheSizeComesBackToItsBoundWhenEventsExpire(t *testing.T) {
+	b := openBench(t, nil)
+	// Of tables: the log's files are kept to be written again.
+	size := func() (bytes int64) {
+		noErr(t, b.view(func(db *pebble.DB) error {
+			bytes = db.Metrics().Total().TablesSize
+			return nil
+		}))
+		return bytes
+	}
+	noise := rand.NewChaCha8([32]byte{1}) // does not compress
+	old := time.Now().Add(-60 * day).Truncate(time.Hour)
+	var full, after []int64
+	for round := range 5 {
+		for i := range 400 {
+			n := round*400 + i
+			x := eventAt(old.Add(time.Duration(round)*day), uint64(n), fmt.Sprint("e", n), 1)
+			x.Event.Payload = make([]byte, 4<<10)
+			_, _ = noise.Read(x.Event.Payload) // never fails
+			b.publish(x)
+		}
+		for _, row := range b.ready(1) {
+			b.mustCommit(b.delivered(row))
+		}
+		noErr(t, b.view(func(db *pebble.DB) error { return db.Flush() }))
+		full = append(full, size())
+		_, err := b.Retain(t.Context())
+		noErr(t, err)
+		noErr(t, b.Compact(t.Context()))
+		after = append(after, size())
+	}
+	t.Logf("bytes with events %d, after they had passed %d", full, after)
+	const payloads = 400 * 4 << 10
+	for i := range full {
+		if full[i] < payloads || after[i] > payloads/4 {
+			t.Errorf("round %d: %d bytes with %d of payloads, %d after they had passed", i, full[i], payloads, after[i])
+		}
 	}
 }
 
