@@ -45,6 +45,9 @@ type StorageConfig struct {
 	// NodeFor is for how long a node delivers what is left of the backlog. Default
 	// 5 s.
 	NodeFor time.Duration
+	// NodeHeap is a file for a heap profile of that node, taken half way. "" =
+	// none.
+	NodeHeap string
 }
 
 // StorageParts names what `bench storage` measures.

@@ -94,10 +94,8 @@ func (r *storageRun) wholeNode(ctx context.Context, task storageTask, to *arriva
 		return nil, err
 	}
 	begin := time.Now()
-	select {
-	case <-time.After(r.c.NodeFor):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := r.letRun(ctx, n); err != nil {
+		return nil, err
 	}
 	_, m.Delivered, m.Served = to.seen()
 	m.Seconds = time.Since(begin).Seconds()
@@ -106,6 +104,23 @@ func (r *storageRun) wholeNode(ctx context.Context, task storageTask, to *arriva
 	r.progress.say("a node on %d rows: first delivery after %.3f s, %d deliveries for %d subscribers in %.1f s, RSS at most %s",
 		rows, m.First, m.Delivered, m.Served, m.Seconds, report.Bytes(m.RSS))
 	return m, err
+}
+
+// letRun waits while the node delivers, and takes its heap profile half way.
+func (r *storageRun) letRun(ctx context.Context, n *node) error {
+	for half := range 2 {
+		select {
+		case <-time.After(r.c.NodeFor / 2):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if half == 0 && r.c.NodeHeap != "" {
+			if err := n.save(ctx, "/debug/pprof/heap", r.c.NodeHeap); err != nil {
+				return fmt.Errorf("heap profile: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func (r *storageRun) firstArrival(ctx context.Context, n *node, to *arrivals) (float64, error) {

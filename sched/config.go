@@ -12,7 +12,8 @@ import (
 
 // Config is what a [Scheduler] can be told. Zero values mean the defaults.
 type Config struct {
-	// MaxInFlight bounds attempts in flight on this node. Default 8192.
+	// MaxInFlight bounds attempts in flight on this node. Default 4096: each takes
+	// 16 KiB of stack.
 	MaxInFlight int
 	// MaxSlow bounds attempts of slow receivers among them. Default half of
 	// MaxInFlight, so that any number of hanging receivers leaves the other half.
@@ -34,7 +35,7 @@ type Config struct {
 	// at least 2.
 	WindowRows int
 	// MaxRows is the number of rows in memory over all actors above which windows
-	// shrink to one row. Default 262144.
+	// shrink to one row. Default 32768.
 	MaxRows int
 	// PayloadBytes bounds payloads held in memory on the fast path. What exceeds
 	// it is read again from the queue when its turn comes. Default 16 MiB.
@@ -43,7 +44,7 @@ type Config struct {
 	// yet: what a crash may send again. Default 8192.
 	MaxUncommitted int
 	// MaxActors is the number of actors in memory above which the search for
-	// backlogs pauses and due retries wait. New publishes do not. Default 131072.
+	// backlogs pauses and due retries wait. New publishes do not. Default 16384.
 	MaxActors int
 	// Loaders bounds actors that read from the queue side by side. Default 8.
 	Loaders int
@@ -96,16 +97,16 @@ const rereadMax = 30 * time.Second
 
 // withDefaults returns a copy with every unset field filled in.
 func (c Config) withDefaults() Config {
-	def(&c.MaxInFlight, 8192)
+	def(&c.MaxInFlight, 4096)
 	def(&c.MaxSlow, max(1, c.MaxInFlight/2))
 	def(&c.MaxNew, max(1, c.MaxInFlight/4))
 	def(&c.SlowAfter, 2*time.Second)
 	def(&c.StartAllowance, 1)
 	def(&c.WindowRows, 128)
-	def(&c.MaxRows, 1<<18)
+	def(&c.MaxRows, 1<<15)
 	def(&c.PayloadBytes, 16<<20)
 	def(&c.MaxUncommitted, 8192)
-	def(&c.MaxActors, 1<<17)
+	def(&c.MaxActors, 1<<14)
 	def(&c.Loaders, 8)
 	def(&c.Lookahead, time.Minute)
 	def(&c.MaxSleep, 15*time.Minute)

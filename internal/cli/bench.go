@@ -324,6 +324,7 @@ func bindStorage(f *pflag.FlagSet, c *bench.StorageConfig) {
 	f.IntVar(&c.Reads, "reads", d.Reads, "backlog: reads of heads")
 	f.IntVar(&c.Writers, "writers", d.Writers, "backlog: writers beside them")
 	f.DurationVar(&c.NodeFor, "node-for", d.NodeFor, "backlog: for how long a node delivers what is left")
+	f.StringVar(&c.NodeHeap, "node-heap", d.NodeHeap, "backlog: `FILE` for a heap profile of that node, taken half way")
 }
 
 func (a *app) benchSched() *cobra.Command {
