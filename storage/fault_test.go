@@ -154,16 +154,17 @@ func answers(t *testing.T, b *bench, key delivery.EventKey) (list []answer) {
 // syncs alone, and for a disk without room.
 func TestEveryFailedSyncAndEveryFullDiskReachesTheCaller(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		inj  injected
-		few  int64
+		name  string
+		syncs bool
+		err   error
+		few   int64
 	}{
-		{"sync", injected{syncs: true}, 8},
-		{"no space", injected{err: syscall.ENOSPC}, 30},
+		{"sync", true, nil, 8},
+		{"no space", false, syscall.ENOSPC, 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for k := int64(1); ; k++ {
-				if !failFrom(t, &injected{from: k, syncs: c.inj.syncs, err: c.inj.err}) {
+				if !failFrom(t, &injected{from: k, syncs: c.syncs, err: c.err}) {
 					t.Logf("%d times", k-1)
 					if k < c.few {
 						t.Fatal("the script is too short to mean anything")
