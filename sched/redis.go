@@ -58,7 +58,7 @@ const askAgainMax = 5 * time.Second
 var errRedisSlow = errors.New("no answer in time")
 
 // RedisLimiter holds token buckets in Redis, so that nodes share them. A
-// decision is one round trip: a script takes a token of every bucket or none, by
+// decision is one round trip, which decisions that meet share: a script takes a token of every bucket or none, by
 // Redis's own clock, so that the nodes' clocks do not matter. When Redis does
 // not answer in time, local buckets decide, and Redis is asked again later;
 // nothing has to be restarted. While they do, each node grants the whole rate.
@@ -70,6 +70,7 @@ type RedisLimiter struct {
 	client *redis.Client
 	script *redis.Script
 	local  *LocalLimiter
+	batch  batcher
 
 	mu     sync.Mutex
 	away   bool          // local buckets decide
@@ -107,9 +108,11 @@ func NewRedisLimiter(cfg RedisConfig) (*RedisLimiter, error) {
 	opts.ContextTimeoutEnabled = true
 	opts.Protocol, opts.DisableIdentity = 2, true
 	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return &RedisLimiter{
+	l := &RedisLimiter{
 		cfg: cfg, client: redis.NewClient(opts), script: redis.NewScript(takeScript), local: NewLocalLimiter(),
-	}, nil
+	}
+	l.batch.send = l.send
+	return l, nil
 }
 
 // Close closes the connections.
@@ -133,18 +136,15 @@ func (l *RedisLimiter) Take(ctx context.Context, d Draw) Drawn {
 	if !l.mayAsk() {
 		return l.local.Take(ctx, d)
 	}
-	answer := make(chan redisAnswer, 1)
-	go func() {
-		// The client may take longer than it is asked to (a dial, a full pool): the
-		// decision does not wait for it.
-		drawn, err := l.ask(ctx, d)
-		answer <- redisAnswer{drawn, err}
-	}()
+	// The client may take longer than it is asked to (a dial, a full pool): the
+	// decision does not wait for it.
+	q := &question{draw: d, until: time.Now().Add(l.cfg.Timeout), answer: make(chan redisAnswer, 1)}
+	l.batch.ask(ctx, q)
 	timer := time.NewTimer(l.cfg.Timeout)
 	defer timer.Stop()
 	var got redisAnswer
 	select {
-	case got = <-answer:
+	case got = <-q.answer:
 	case <-timer.C:
 		got.err = errRedisSlow
 	}
@@ -197,16 +197,49 @@ func (l *RedisLimiter) heard(err error) {
 	l.cfg.Changed(!away, err)
 }
 
-// ask runs the script.
-func (l *RedisLimiter) ask(ctx context.Context, d Draw) (Drawn, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+// send asks Redis a batch of questions in one round trip, and answers them.
+func (l *RedisLimiter) send(ctx context.Context, batch []*question) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	keys, args, tenantAt := l.buckets(d)
-	reply, err := l.script.Run(ctx, l.client, keys, args...).Int64Slice()
+	unknown := l.trip(ctx, batch, false)
+	if len(unknown) > 0 {
+		l.trip(ctx, unknown, true)
+	}
+}
+
+// trip makes one round trip. It returns the questions that Redis did nothing
+// about, because it does not know the script; with load they bring it along.
+func (l *RedisLimiter) trip(ctx context.Context, batch []*question, load bool) (unknown []*question) {
+	pipe := l.client.Pipeline()
+	replies, tenants := make([]*redis.Cmd, len(batch)), make([]int64, len(batch))
+	for i, q := range batch {
+		keys, args, tenantAt := l.buckets(q.draw)
+		run := l.script.EvalSha
+		if load && i == 0 {
+			run = l.script.Eval // and the others find it loaded
+		}
+		replies[i], tenants[i] = run(ctx, pipe, keys, args...), tenantAt
+	}
+	_, _ = pipe.Exec(ctx) // what failed is in each reply
+	for i, q := range batch {
+		if !load && redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
+			unknown = append(unknown, q)
+			continue
+		}
+		drawn, err := drawnOf(replies[i], tenants[i])
+		q.answer <- redisAnswer{drawn, err}
+	}
+	return unknown
+}
+
+// drawnOf reads the script's reply; tenantAt is the tenant's bucket in it.
+func drawnOf(cmd *redis.Cmd, tenantAt int64) (Drawn, error) {
+	reply, err := cmd.Int64Slice()
 	if err != nil {
 		return Drawn{}, err
 	}
-	if len(reply) != 2 || reply[0] < 0 || reply[0] > int64(len(keys)) || reply[1] < 0 {
+	buckets := max(1, tenantAt)
+	if len(reply) != 2 || reply[0] < 0 || reply[0] > buckets || reply[1] < 0 {
 		return Drawn{}, fmt.Errorf("script answered %v", reply)
 	}
 	if reply[0] == 0 {

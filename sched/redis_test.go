@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type respServer struct {
 	answer func(args []string) string // raw reply to EVAL and EVALSHA; "" = none, ever
 	loaded bool
 	evals  [][]string
+	trips  int // how often scripts came on a connection that had nothing left to read
 	conns  map[net.Conn]struct{}
 }
 
@@ -70,11 +72,17 @@ func (s *respServer) setAnswer(answer func([]string) string) {
 
 func (s *respServer) serve(conn net.Conn) {
 	defer conn.Close()
-	r := bufio.NewReader(conn)
+	r := bufio.NewReaderSize(conn, 1<<16)
 	for {
+		asleep := r.Buffered() == 0
 		args, err := readCommand(r)
 		if err != nil {
 			return
+		}
+		if asleep && strings.HasPrefix(strings.ToLower(args[0]), "eval") {
+			s.mu.Lock()
+			s.trips++
+			s.mu.Unlock()
 		}
 		if reply := s.reply(args); reply != "" {
 			if _, err := io.WriteString(conn, reply); err != nil {
@@ -172,6 +180,75 @@ func TestRedisDecidesInOneRoundTrip(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(s.evals[0]), "[2 dispatcher:limit:{7}:5 dispatcher:limit:{7} 2.5 4 100 100]"; got != want {
 		t.Errorf("keys and arguments %s, want %s", got, want)
+	}
+}
+
+// TestDrawsThatMeetShareARoundTrip: forty draws that come while all trips are
+// under way go together, each gets its own answer, and one that nobody waits for
+// any more takes no token.
+func TestDrawsThatMeetShareARoundTrip(t *testing.T) {
+	s := newRespServer(t, "127.0.0.1:0")
+	l := patient(t, s.addr(), nil)
+	l.Take(t.Context(), bothLimits) // connects, and brings the script
+	s.setAnswer(func(args []string) string {
+		return "*2\r\n:1\r\n:" + args[1][strings.LastIndex(args[1], ":")+1:] + "\r\n"
+	})
+	for l.batch.mu.Lock(); l.batch.trips > 0; l.batch.mu.Lock() {
+		l.batch.mu.Unlock()
+		runtime.Gosched()
+	}
+	l.batch.trips = mostTrips // as if all were under way
+	l.batch.waiting = []*question{{draw: bothLimits, until: time.Now().Add(-time.Second), answer: make(chan redisAnswer, 1)}}
+	l.batch.mu.Unlock()
+	s.mu.Lock()
+	trips, evals := s.trips, len(s.evals)
+	s.mu.Unlock()
+	const draws = 40
+	var done sync.WaitGroup
+	for i := range draws {
+		done.Go(func() {
+			d := Draw{Subscriber: delivery.SubscriberNum(100 + i), SubscriberLimit: delivery.RateLimit{PerSecond: 1}, Tenant: 7} //nolint:gosec // small
+			if got, want := l.Take(t.Context(), d).Wait, time.Duration(100+i)*time.Microsecond; got != want {
+				t.Errorf("draw %d got the answer %s, want %s", i, got, want)
+			}
+		})
+	}
+	for l.batch.mu.Lock(); len(l.batch.waiting) < draws+1; l.batch.mu.Lock() {
+		l.batch.mu.Unlock()
+		runtime.Gosched()
+	}
+	l.batch.mu.Unlock()
+	l.batch.travel(t.Context())
+	done.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.trips - trips; n != 1 {
+		t.Errorf("%d round trips for %d draws, want 1", n, draws)
+	}
+	if n := len(s.evals) - evals; n != draws {
+		t.Errorf("%d scripts for %d draws: one asked in vain", n, draws)
+	}
+}
+
+// TestARedisThatLostTheScriptsTakesOneTokenADraw: a whole batch meets a Redis
+// that was restarted; the script comes along once, and no draw counts twice.
+func TestARedisThatLostTheScriptsTakesOneTokenADraw(t *testing.T) {
+	s := newRespServer(t, "127.0.0.1:0")
+	l := patient(t, s.addr(), nil)
+	var batch []*question
+	for range 10 {
+		batch = append(batch, &question{draw: bothLimits, answer: make(chan redisAnswer, 1)})
+	}
+	l.send(t.Context(), batch)
+	for _, q := range batch {
+		if got := <-q.answer; got.err != nil || got.drawn.Wait != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.evals) != 10 || s.trips != 2 {
+		t.Errorf("%d scripts in %d round trips, want 10 in 2", len(s.evals), s.trips)
 	}
 }
 
