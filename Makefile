@@ -62,7 +62,7 @@ bench: build ## Durable publish to 2xx beside the bare client's floor (BENCH_FLA
 microbench: ## The Benchmark functions of every package
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-test-real: ## Against real peers: nginx, ngtcp2, Redis, webhook libraries (needs apt-get, npm)
+test-real: ## Against real peers: nginx, ngtcp2, Redis, Chromium, webhook libraries (needs apt-get, npm)
 	scripts/test-real
 
 fmt: ## Format the code and apply the modernizers of go fix

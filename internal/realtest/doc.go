@@ -1,11 +1,11 @@
 // Package realtest holds the project's work against peers that other people
 // wrote: the servers that receivers stand behind, the libraries that providers
-// publish for them, and the store through which nodes share state.
+// publish for them, a browser, and the store through which nodes share state.
 //
 // Our own tests agree with our own reading of a protocol text. These tests find
 // out whether anybody else reads it so.
 //
-//	scripts/test-real ── installs, starts ──► nginx, ngtcp2, Redis, Node.js
+//	scripts/test-real ── installs, starts ──► nginx, ngtcp2, Redis, Node.js …
 //	        │                                        ▲
 //	        └── go test -tags real ──► TestReal… ────┘
 //	            (peers' addresses in the environment)
