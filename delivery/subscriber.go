@@ -92,14 +92,6 @@ type Retry struct {
 // tenth for jitter, and slack for waits that use up no attempts.
 const DefaultMaxAge = 96 * time.Hour
 
-// TLSMaterial is a subscriber's own CA and client certificate. The key's bytes
-// are secret.
-type TLSMaterial struct {
-	CAPEM         []byte
-	ClientCertPEM []byte
-	ClientKeyPEM  []byte
-}
-
 // Defaults of a subscriber's policy.
 const (
 	DefaultConcurrency  = 8

@@ -83,7 +83,12 @@ func signed(t *testing.T, scheme signing.Scheme, secret, id string, body []byte)
 
 func (b *bundle) post(source string, header http.Header, body io.Reader) answer {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.IngressURL()+"/webhook/t/"+source, body)
+	return b.postTo("/webhook/t/"+source, header, body)
+}
+
+func (b *bundle) postTo(path string, header http.Header, body io.Reader) answer {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.IngressURL()+path, body)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -50,12 +50,12 @@ func originOnly(subscriber string) error {
 // destination enables an origin that the dispatcher had disabled; one that an
 // operator paused stays paused.
 func (e *Engine) putOrigin(t *delivery.Tenant, source string, d *ingress.Destination) (*delivery.Subscriber, error) {
-	id, headers := originID(source), originHeaders(d)
+	id, headers, material := originID(source), originHeaders(d), d.Material()
 	old, err := e.registry.GetSubscriber(t.Num, id)
 	switch {
 	case errors.Is(err, delivery.ErrNoSubscriber):
 		made, err := e.registry.CreateSubscriber(&delivery.Subscriber{
-			Tenant: t.Num, ID: id, URL: d.URL, Topics: []string{originTopic}, Headers: headers, Ordering: delivery.OrderingNone,
+			Tenant: t.Num, ID: id, URL: d.URL, TLS: material, Topics: []string{originTopic}, Headers: headers, Ordering: delivery.OrderingNone,
 			Concurrency: originConcurrency, Timeout: originTimeout, DisableAfter: delivery.DefaultDisableAfter,
 			Retry: delivery.Retry{
 				Base: time.Second, Factor: 2, Max: 5 * time.Minute, Attempts: originAttempts, MaxAge: originMaxAge,
@@ -68,11 +68,11 @@ func (e *Engine) putOrigin(t *delivery.Tenant, source string, d *ingress.Destina
 		return made, nil
 	case err != nil:
 		return nil, e.registryFault("source", source, err)
-	case old.URL == d.URL && maps.Equal(old.Headers, headers):
+	case old.URL == d.URL && maps.Equal(old.Headers, headers) && old.TLS.Equal(material):
 		return old, nil
 	}
 	changed, err := e.registry.UpdateSubscriber(old.Num, storage.AnyVersion, func(s *delivery.Subscriber) error {
-		s.URL, s.Headers = d.URL, headers
+		s.URL, s.Headers, s.TLS = d.URL, headers, material
 		if s.Status == delivery.SubscriberDisabled {
 			s.Status, s.StatusReason = delivery.SubscriberActive, delivery.ReasonNone
 		}

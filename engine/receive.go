@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/ingress"
+	"github.com/dispatcher-engine/dispatcher/storage"
 )
 
 // intake is what the ingress needs of the engine: it makes messages durable and
@@ -52,7 +53,7 @@ func (in *intake) Source(_ context.Context, tenant, source string) (*ingress.Sou
 // ingress tells apart.
 func (in *intake) Enqueue(ctx context.Context, m *ingress.Message) (ingress.Receipt, error) {
 	e := in.engine
-	t, err := e.registry.GetTenant(m.Tenant)
+	t, err := in.tenant(m.Tenant)
 	if err != nil {
 		return ingress.Receipt{}, fmt.Errorf("enqueue: tenant %q: %w", clipped(m.Tenant), err)
 	}
@@ -78,6 +79,22 @@ func (in *intake) Enqueue(ctx context.Context, m *ingress.Message) (ingress.Rece
 		Receipt: Receipt{Deduplicated: r.Deduplicated, Deliveries: len(targets)}, Err: r.Err,
 	})
 	return ingress.Receipt{ID: r.ID, Deduplicated: r.Deduplicated}, r.Err
+}
+
+// tenant returns the tenant of a message that was verified. One that the control
+// plane knows and this node does not is made: the control plane decides whose
+// events are taken.
+func (in *intake) tenant(id string) (*delivery.Tenant, error) {
+	e := in.engine
+	t, err := e.registry.GetTenant(id)
+	if !in.remote || !errors.Is(err, delivery.ErrNoTenant) {
+		return t, err
+	}
+	made := delivery.Tenant{ID: id, Weight: 1, MaxShare: e.config.DefaultMaxShare}
+	if t, err = e.registry.PutTenant(made, storage.MustNotExist); errors.Is(err, storage.ErrExists) {
+		return e.registry.GetTenant(id) // another event was first
+	}
+	return t, err
 }
 
 func (in *intake) event(t *delivery.Tenant, m *ingress.Message) *delivery.Event {

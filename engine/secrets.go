@@ -1,10 +1,9 @@
 package engine
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -13,17 +12,8 @@ import (
 
 // tls checks a subscriber's own CA and client certificate.
 func (f *faults) tls(sub *delivery.Subscriber, m *delivery.TLSMaterial) {
-	if len(m.CAPEM) > 0 && !x509.NewCertPool().AppendCertsFromPEM(m.CAPEM) {
-		f.add("tls.ca_pem", "***", "PEM with at least one certificate", "paste the CA's certificate, BEGIN and END lines included")
-	}
-	switch {
-	case len(m.ClientCertPEM) == 0 && len(m.ClientKeyPEM) == 0:
-	case len(m.ClientCertPEM) == 0 || len(m.ClientKeyPEM) == 0:
-		f.add("tls", "***", "client_cert_pem and client_key_pem go together", "give both or none")
-	default:
-		if _, err := tls.X509KeyPair(m.ClientCertPEM, m.ClientKeyPEM); err != nil {
-			f.add("tls.client_key_pem", "***", "a key that fits client_cert_pem, in PEM", "check that the two files belong together")
-		}
+	for _, fault := range m.Faults() {
+		f.add(strings.TrimSuffix("tls."+fault.Field, "."), "***", fault.Rule, fault.Hint)
 	}
 	if len(m.CAPEM)+len(m.ClientCertPEM) == 0 {
 		sub.TLS = nil

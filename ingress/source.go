@@ -78,6 +78,28 @@ type Destination struct {
 	URL string `json:"url,omitempty"`
 	// Token is sent to the origin as "Authorization: Bearer …"; unset = no header.
 	Token signing.Secret `json:"token,omitzero"`
+	// TLS is for an origin with a CA of its own, or one that wants a client
+	// certificate; nil = the system's roots.
+	TLS *OriginTLS `json:"tls,omitempty"`
+}
+
+// OriginTLS is how an origin and the node know each other, all in PEM.
+type OriginTLS struct {
+	// CAPEM are the certificates that the origin's has to come from.
+	CAPEM string `json:"ca_pem,omitempty"`
+	// ClientCertPEM and ClientKeyPEM are what the node shows; both or none.
+	ClientCertPEM string         `json:"client_cert_pem,omitempty"`
+	ClientKeyPEM  signing.Secret `json:"client_key_pem,omitzero"`
+}
+
+// Material returns d's TLS in the form that connections take, nil for none.
+func (d *Destination) Material() *delivery.TLSMaterial {
+	if d.TLS == nil || *d.TLS == (OriginTLS{}) {
+		return nil
+	}
+	return &delivery.TLSMaterial{
+		CAPEM: []byte(d.TLS.CAPEM), ClientCertPEM: []byte(d.TLS.ClientCertPEM), ClientKeyPEM: []byte(d.TLS.ClientKeyPEM.Reveal()),
+	}
 }
 
 // RateLimit is a token bucket.
@@ -155,11 +177,15 @@ func (s *Source) MarshalStored() ([]byte, error) {
 		Secrets     []string `json:"secrets"`
 		Destination struct {
 			*bareDestination
-			Token string `json:"token,omitempty"`
+			Token string     `json:"token,omitempty"`
+			TLS   *storedTLS `json:"tls,omitempty"`
 		} `json:"destination"`
 	}{bare: (*bare)(s), Secrets: secrets}
 	stored.Destination.bareDestination = (*bareDestination)(&s.Destination)
 	stored.Destination.Token = s.Destination.Token.Reveal()
+	if t := s.Destination.TLS; t != nil {
+		stored.Destination.TLS = &storedTLS{t.CAPEM, t.ClientCertPEM, t.ClientKeyPEM.Reveal()}
+	}
 	data, err := json.Marshal(stored)
 	if err != nil {
 		return nil, fmt.Errorf("encode source: %w", err)
@@ -167,13 +193,24 @@ func (s *Source) MarshalStored() ([]byte, error) {
 	return data, nil
 }
 
+// storedTLS is [OriginTLS] with its key.
+type storedTLS struct {
+	CAPEM         string `json:"ca_pem,omitempty"`
+	ClientCertPEM string `json:"client_cert_pem,omitempty"`
+	ClientKeyPEM  string `json:"client_key_pem,omitempty"`
+}
+
 // KeepSecrets fills in what s leaves out because it is shown to nobody: the
-// secrets, if it names none, and the token of the same origin.
+// secrets, if it names none, the token of the same origin, and the key of the same
+// client certificate.
 func (s *Source) KeepSecrets(old *Source) {
 	if len(s.Secrets) == 0 {
 		s.Secrets = old.Secrets
 	}
 	if s.Destination.Token.IsZero() && s.Destination.Type == old.Destination.Type && s.Destination.URL == old.Destination.URL {
 		s.Destination.Token = old.Destination.Token
+	}
+	if now, before := s.Destination.TLS, old.Destination.TLS; now != nil && before != nil && now.ClientKeyPEM.IsZero() && now.ClientCertPEM == before.ClientCertPEM {
+		now.ClientKeyPEM = before.ClientKeyPEM
 	}
 }

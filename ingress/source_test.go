@@ -24,8 +24,15 @@ func fullSource() *Source {
 	}
 }
 
+// tlsSource is fullSource with an origin that wants a certificate.
+func tlsSource() *Source {
+	s := fullSource()
+	s.Destination.TLS = &OriginTLS{CAPEM: "ca", ClientCertPEM: "cert", ClientKeyPEM: signing.NewSecret("client-key")}
+	return s
+}
+
 func TestSourceHasTheFieldsOfTheContract(t *testing.T) {
-	data, err := fullSource().MarshalStored()
+	data, err := tlsSource().MarshalStored()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +40,14 @@ func TestSourceHasTheFieldsOfTheContract(t *testing.T) {
 		`"signature_header":"X-Sig","timestamp_header":"X-Time","signature_prefix":"sha256=","signed_content":"{timestamp}.{body}",` +
 		`"dedupe_header":"X-Event","dedupe_body":true,"forward_headers":["X-Kind"],"allow_ips":["192.0.2.1","2001:db8::/32"],` +
 		`"decompress":true,"rate_limit":{"per_second":2.5,"burst":10},"reject_over_quota":true,"secrets":["first-secret","second-secret"],` +
-		`"destination":{"type":"origin","url":"https://origin.test/in?x=1","token":"origin-token"}}`
+		`"destination":{"type":"origin","url":"https://origin.test/in?x=1","token":"origin-token","tls":{"ca_pem":"ca","client_cert_pem":"cert","client_key_pem":"client-key"}}}`
 	if string(data) != want {
 		t.Errorf("got\n%s\nwant\n%s", data, want)
 	}
 }
 
 func TestSourceSurvivesStorageAndHidesItsSecretsElsewhere(t *testing.T) {
-	s := fullSource()
+	s := tlsSource()
 	data, err := s.MarshalStored()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +65,7 @@ func TestSourceSurvivesStorageAndHidesItsSecretsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{string(shown), fmt.Sprintf("%v %+v %#v", s, *s, s.Destination)} {
-		for _, secret := range []string{"first-secret", "second-secret", "origin-token"} {
+		for _, secret := range []string{"first-secret", "second-secret", "origin-token", "client-key"} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s shows %s", text, secret)
 			}
@@ -70,15 +77,22 @@ func TestSourceSurvivesStorageAndHidesItsSecretsElsewhere(t *testing.T) {
 }
 
 func TestSourceThatIsSentBackAsShownKeepsItsSecrets(t *testing.T) {
-	old := fullSource()
-	edited := &Source{Scheme: old.Scheme, Destination: Destination{Type: old.Destination.Type, URL: old.Destination.URL}}
+	old := tlsSource()
+	edited := &Source{Scheme: old.Scheme, Destination: Destination{
+		Type: old.Destination.Type, URL: old.Destination.URL, TLS: &OriginTLS{CAPEM: "other ca", ClientCertPEM: "cert"},
+	}}
 	edited.KeepSecrets(old)
+	if got := edited.Destination.TLS.ClientKeyPEM.Reveal(); got != "client-key" {
+		t.Errorf("kept the key %q", got)
+	}
 	if len(edited.Secrets) != 2 || edited.Destination.Token.Reveal() != "origin-token" {
 		t.Errorf("kept %d secrets, token %q", len(edited.Secrets), edited.Destination.Token.Reveal())
 	}
-	moved := &Source{Secrets: signing.Secrets("new"), Destination: Destination{Type: DestinationOrigin, URL: "https://elsewhere.test/"}}
+	moved := &Source{Secrets: signing.Secrets("new"), Destination: Destination{
+		Type: DestinationOrigin, URL: "https://elsewhere.test/", TLS: &OriginTLS{ClientCertPEM: "another"},
+	}}
 	moved.KeepSecrets(old)
-	if len(moved.Secrets) != 1 || !moved.Destination.Token.IsZero() {
+	if len(moved.Secrets) != 1 || !moved.Destination.Token.IsZero() || !moved.Destination.TLS.ClientKeyPEM.IsZero() {
 		t.Error("a token went along to another origin")
 	}
 	// The placeholder itself is never taken for a secret.
@@ -120,6 +134,12 @@ func TestFaultsNameFieldValueRuleAndMend(t *testing.T) {
 		{"destination.url", func(s *Source) { s.Destination.URL = "https://x/#y" }},
 		{"destination.token", func(s *Source) { s.Destination.Token = signing.NewSecret("a\r\nb") }},
 		{"destination.token", func(s *Source) { s.Destination.Token = signing.NewSecret("") }},
+		{"destination.tls.ca_pem", func(s *Source) { s.Destination.TLS = &OriginTLS{CAPEM: "first-secret"} }},
+		{"destination.tls", func(s *Source) { s.Destination.TLS = &OriginTLS{ClientCertPEM: "first-secret"} }},
+		{"destination.tls.client_key_pem", func(s *Source) {
+			s.Destination.TLS = &OriginTLS{ClientCertPEM: "x", ClientKeyPEM: signing.NewSecret("first-secret")}
+		}},
+		{"destination", func(s *Source) { s.Destination = Destination{Type: DestinationFanOut, TLS: &OriginTLS{}} }},
 		{"max_body", func(s *Source) { s.MaxBody = -1 }},
 		{"max_body", func(s *Source) { s.MaxBody = nodeMaxBody + 1 }},
 		{"content_types[1]", func(s *Source) { s.ContentTypes = []string{"text/plain", "json"} }},

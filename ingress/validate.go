@@ -333,8 +333,8 @@ func (f *faults) destination(d *Destination) {
 	const kinds = `"fanout" or "origin"`
 	switch d.Type {
 	case DestinationFanOut:
-		if d.URL != "" || !d.Token.IsZero() {
-			f.add("destination", d.Type, "has a URL or a token, which only an origin has", `remove them, or choose type "origin"`)
+		if d.URL != "" || !d.Token.IsZero() || d.TLS != nil {
+			f.add("destination", d.Type, "has a URL, a token or TLS, which only an origin has", `remove them, or choose type "origin"`)
 		}
 	case DestinationOrigin:
 		f.origin(d)
@@ -355,6 +355,14 @@ func (f *faults) origin(d *Destination) {
 		f.add("destination.url", "***", "is not an absolute http or https URL without a fragment", "write https://host/path")
 	case u.User != nil:
 		f.add("destination.url", "***", "has a user name or password in it", "use the token")
+	}
+	if m := d.Material(); m != nil {
+		for _, fault := range m.Faults() {
+			f.add(strings.TrimSuffix("destination.tls."+fault.Field, "."), "***", fault.Rule, fault.Hint)
+		}
+		if u != nil && u.Scheme == "http" {
+			f.add("destination.tls", "***", "has no use without TLS", "write https:// in destination.url, or remove it")
+		}
 	}
 	if d.Token.IsZero() {
 		return

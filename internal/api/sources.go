@@ -44,9 +44,17 @@ type SourceSettings struct {
 
 // SourceDestination is where a source's events go.
 type SourceDestination struct {
-	Type  string `json:"type" enum:"fanout,origin" doc:"fanout: to the tenant's subscribers, as {source}.{type}; origin: in batches to one URL"`
-	URL   string `json:"url,omitempty" doc:"of the origin"`
-	Token string `json:"token,omitempty" doc:"sent to the origin as Authorization: Bearer; write-only, shown as ***"`
+	Type  string     `json:"type" enum:"fanout,origin" doc:"fanout: to the tenant's subscribers, as {source}.{type}; origin: in batches to one URL"`
+	URL   string     `json:"url,omitempty" doc:"of the origin"`
+	Token string     `json:"token,omitempty" doc:"sent to the origin as Authorization: Bearer; write-only, shown as ***"`
+	TLS   *SourceTLS `json:"tls,omitempty" doc:"for an origin with a CA of its own, or one that wants a client certificate; default the system's roots"`
+}
+
+// SourceTLS is how an origin and the node know each other.
+type SourceTLS struct {
+	CAPEM         string `json:"ca_pem,omitempty" doc:"PEM: the certificates that the origin's has to come from"`
+	ClientCertPEM string `json:"client_cert_pem,omitempty" doc:"PEM: what the node shows"`
+	ClientKeyPEM  string `json:"client_key_pem,omitempty" doc:"PEM: its key; write-only, shown as ***; left out with the same certificate: the one that is stored"`
 }
 
 // SourceView is a source on the wire.

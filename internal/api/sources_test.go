@@ -35,8 +35,13 @@ func TestEverySettingOfASourceIsDocumented(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	got, want := names(reflect.TypeFor[SourceSettings]()), names(reflect.TypeFor[ingress.Source]())
-	if !slices.Equal(got, want) {
-		t.Errorf("documented %v\nread       %v", got, want)
+	for documented, read := range map[reflect.Type]reflect.Type{
+		reflect.TypeFor[SourceSettings]():    reflect.TypeFor[ingress.Source](),
+		reflect.TypeFor[SourceDestination](): reflect.TypeFor[ingress.Destination](),
+		reflect.TypeFor[SourceTLS]():         reflect.TypeFor[ingress.OriginTLS](),
+	} {
+		if got, want := names(documented), names(read); !slices.Equal(got, want) {
+			t.Errorf("documented %v\nread       %v", got, want)
+		}
 	}
 }

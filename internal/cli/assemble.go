@@ -100,9 +100,10 @@ func ingressConfig(c *config.Config) *ingress.Config {
 	}
 	out := &ingress.Config{
 		Addr: c.IngressListen, CertFile: i.TLSCert, KeyFile: i.TLSKey, DisableHTTP3: !i.HTTP3, AltSvcPort: i.AdvertisedPort,
-		MaxConns: i.MaxConnections, MaxConnsPerClient: i.MaxConnectionsPerClient, TrustedProxies: i.TrustedProxies,
+		MaxConns: i.MaxConnections, MaxConnsPerClient: i.MaxConnectionsPerClient, Backlog: i.Backlog, TrustedProxies: i.TrustedProxies,
 		HeaderTimeout: i.HeaderTimeout, BodyTimeout: i.BodyTimeout, IdleTimeout: i.IdleTimeout,
 		MaxBody: int64(i.MaxBody), MemoryBody: int64(i.MemoryBody), MaxMemory: int64(i.MaxMemory), MaxSpool: int64(i.MaxSpool),
+		MaxBodies: int64(i.MaxBodies), MaxBodiesPerClient: i.MaxBodiesPerClient,
 		Failures: ingress.FailureConfig{PerSecond: i.FailuresPerSecond, Burst: i.FailuresBurst},
 		Cache:    ingress.CacheConfig{TTL: i.SourceCache}, RetryAfter: i.RetryAfter,
 	}

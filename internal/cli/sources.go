@@ -29,9 +29,9 @@ func sourcePath(tenant, id string) string {
 
 // sourceFlags are the settings of a source that have a flag of their own.
 type sourceFlags struct {
-	file, scheme, secretFile, origin, tokenFile, publicURL string
-	forward, allow                                         []string
-	maxBody                                                int64
+	file, scheme, secretFile, origin, tokenFile, caFile, publicURL string
+	forward, allow                                                 []string
+	maxBody                                                        int64
 }
 
 func (s *sourceFlags) bind(f *pflag.FlagSet) {
@@ -40,6 +40,7 @@ func (s *sourceFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.secretFile, "secret-file", "", "file with the provider's signing secret, - for stdin")
 	f.StringVar(&s.origin, "origin", "", "hand events over in batches to this URL (default: to the tenant's subscribers)")
 	f.StringVar(&s.tokenFile, "origin-token-file", "", "file with the bearer token for the origin, - for stdin")
+	f.StringVar(&s.caFile, "origin-ca-file", "", "file with the certificates that the origin's has to come from, PEM (default the system's)")
 	f.StringVar(&s.publicURL, "public-url", "", "URL that was given to the provider, where it is signed (twilio)")
 	f.StringArrayVar(&s.forward, "forward", nil, "header that goes on with the event, repeatable")
 	f.StringArrayVar(&s.allow, "allow-ip", nil, "address or range that may send, repeatable (default all)")
@@ -85,16 +86,25 @@ func (s *sourceFlags) settings(stdin io.Reader) (object, error) {
 	if s.maxBody > 0 {
 		out["max_body"] = s.maxBody
 	}
-	s.destination(out, token)
+	var ca []byte
+	if s.caFile != "" {
+		if ca, err = readFile("--origin-ca-file", s.caFile, stdin); err != nil {
+			return nil, err
+		}
+	}
+	s.destination(out, token, string(ca))
 	return out, nil
 }
 
-func (s *sourceFlags) destination(out object, token string) {
+func (s *sourceFlags) destination(out object, token, ca string) {
 	switch {
 	case s.origin != "":
 		d := object{"type": "origin", "url": s.origin}
 		if token != "" {
 			d["token"] = token
+		}
+		if ca != "" {
+			d["tls"] = object{"ca_pem": ca}
 		}
 		out["destination"] = d
 	case out["destination"] == nil:

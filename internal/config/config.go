@@ -183,6 +183,7 @@ type Ingress struct {
 	TrustedProxies          []netip.Prefix
 	MaxConnections          int
 	MaxConnectionsPerClient int
+	Backlog                 int // 0 = the system's
 	HeaderTimeout           time.Duration
 	BodyTimeout             time.Duration
 	IdleTimeout             time.Duration
@@ -190,6 +191,8 @@ type Ingress struct {
 	MemoryBody              ByteSize
 	MaxMemory               ByteSize
 	MaxSpool                ByteSize
+	MaxBodies               int
+	MaxBodiesPerClient      int
 	FailuresPerSecond       float64
 	FailuresBurst           int
 	TenantPerSecond         float64 // 0 = no limit
@@ -249,7 +252,8 @@ func Default() *Config {
 		Ingress: Ingress{
 			HTTP3: true, MaxConnections: 16_384, MaxConnectionsPerClient: 512,
 			HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second, IdleTimeout: time.Minute,
-			MaxBody: 25 * MiB, MemoryBody: 64 * KiB, MaxMemory: 128 * MiB, MaxSpool: 4 * GiB,
+			MaxBody: 25 * MiB, MemoryBody: 64 * KiB, MaxMemory: 128 * MiB, MaxSpool: 2 * GiB,
+			MaxBodies: 4096, MaxBodiesPerClient: 512,
 			FailuresPerSecond: 5, FailuresBurst: 50, SourceCache: time.Minute, RetryAfter: 30 * time.Second,
 		},
 	}

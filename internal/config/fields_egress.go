@@ -91,6 +91,10 @@ func (c *Config) ingressFields() []*field {
 			doc: "TCP connections of one address that is no trusted proxy; further ones are closed.",
 		},
 		{
+			path: "ingress.backlog", value: intValue(&i.Backlog, 0, million),
+			doc: "Connections that wait in the kernel to be accepted; 0 is net.core.somaxconn, which\nis also the most.",
+		},
+		{
 			path: "ingress.header_timeout", value: durationValue(&i.HeaderTimeout, 100*time.Millisecond, time.Minute),
 			doc: "A TLS handshake, and the headers of a request.",
 		},
@@ -117,6 +121,14 @@ func (c *Config) ingressFields() []*field {
 		{
 			path: "ingress.max_spool", value: sizeValue(&i.MaxSpool, MiB, 1024*TiB),
 			doc: "Bodies on disk in all; further ones are refused with 503.",
+		},
+		{
+			path: "ingress.max_bodies", value: intValue(&i.MaxBodies, 1, million),
+			doc: "Bodies that are received at a time; further ones are refused with 503.",
+		},
+		{
+			path: "ingress.max_bodies_per_client", value: intValue(&i.MaxBodiesPerClient, 1, million),
+			doc: "The same from one address, so that no single one takes all places by sending\nslowly.",
 		},
 	}
 }

@@ -93,6 +93,8 @@ func (l *loader) validateIngress() {
 	l.require(i.MaxMemory >= i.MemoryBody, "ingress.max_memory", "is below ingress.memory_body", fmt.Sprintf("use at least %v", i.MemoryBody), "ingress.memory_body")
 	l.require(i.MaxConnectionsPerClient <= i.MaxConnections || l.config.origins["ingress.max_connections_per_client"].Source == FromDefault,
 		"ingress.max_connections_per_client", "is above ingress.max_connections", fmt.Sprintf("use at most %d", i.MaxConnections), "ingress.max_connections")
+	l.require(i.MaxBodiesPerClient <= i.MaxBodies || l.config.origins["ingress.max_bodies_per_client"].Source == FromDefault,
+		"ingress.max_bodies_per_client", "is above ingress.max_bodies", fmt.Sprintf("use at most %d", i.MaxBodies), "ingress.max_bodies")
 	l.require(i.TenantBurst == 0 || i.TenantPerSecond > 0, "ingress.tenant_burst", "has no effect without ingress.tenant_per_second", "set that as well")
 	l.require((i.ControlPlaneURL == "") == !i.ControlPlaneToken.IsSet(), "ingress.control_plane_url",
 		"URL and token come together", "set ingress.control_plane_url and ingress.control_plane_token", "ingress.control_plane_token")
