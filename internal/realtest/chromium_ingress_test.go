@@ -140,7 +140,7 @@ const postScript = `(async (headers, body) => {
 })(%s, %s)`
 
 // postFrom signs an event and has the page that the tab shows send it.
-func postFrom(t *testing.T, tab context.Context, id string, body []byte) posted {
+func postFrom(tab context.Context, t *testing.T, id string, body []byte) posted {
 	t.Helper()
 	signed, err := signing.Sign(
 		signing.SchemeConfig{Scheme: signing.Standard, Keys: signing.NewRing(signing.NewSecret("whsec_" + keyBytes))},
@@ -165,7 +165,7 @@ func postFrom(t *testing.T, tab context.Context, id string, body []byte) posted 
 }
 
 // open shows any page of the ingress: its 404 is enough of one to post from.
-func (e *edge) open(t *testing.T, tab context.Context) {
+func (e *edge) open(tab context.Context, t *testing.T) {
 	t.Helper()
 	if err := chromedp.Do(tab, chromedp.Navigate(e.origin()+"/")); err != nil {
 		t.Fatalf("open %s: %v", e.origin(), err)
@@ -177,11 +177,11 @@ func TestRealChromiumPostsOverHTTP3(t *testing.T) {
 	e := newEdge(t)
 	tab := openTab(t, "MAP "+hooksName+" 127.0.0.1", trusting(e.cert),
 		chromedp.Flag("origin-to-force-quic-on", fmt.Sprintf("%s:%d", hooksName, e.port)))
-	e.open(t, tab)
+	e.open(tab, t)
 	bodies := [][]byte{[]byte(`{}`), vectors(t).Body, bytes.Repeat([]byte("ü"), 300_000)}
 	for i, body := range bodies {
 		id := fmt.Sprintf("msg_%d", i)
-		got := postFrom(t, tab, id, body)
+		got := postFrom(tab, t, id, body)
 		if got.Status != http.StatusAccepted || got.Protocol != "h3" || got.Body != `{"status":"buffered","id":"web:`+id+`"}`+"\n" {
 			t.Errorf("%s: %+v", id, got)
 		}
@@ -190,7 +190,7 @@ func TestRealChromiumPostsOverHTTP3(t *testing.T) {
 			t.Errorf("%s is not stored: %v", id, err)
 		}
 	}
-	if got := postFrom(t, tab, "msg_0", bodies[0]); got.Status != http.StatusOK || got.Protocol != "h3" {
+	if got := postFrom(tab, t, "msg_0", bodies[0]); got.Status != http.StatusOK || got.Protocol != "h3" {
 		t.Errorf("again: %+v", got)
 	}
 	for _, p := range e.protocols() {
@@ -210,10 +210,10 @@ func TestRealChromiumFollowsAltSvcToHTTP3(t *testing.T) {
 	// QUIC only takes certificates of public authorities, but for hosts of this
 	// list; its port is another one, so nothing is forced on ours.
 	tab := openTab(t, "MAP "+hooksName+" 127.0.0.1", trusting(e.cert), chromedp.Flag("origin-to-force-quic-on", hooksName+":1"))
-	e.open(t, tab)
+	e.open(tab, t)
 	body := []byte(`{"a":1}`)
 	for i := 0; ; i++ {
-		got := postFrom(t, tab, fmt.Sprintf("msg_%d", i), body)
+		got := postFrom(tab, t, fmt.Sprintf("msg_%d", i), body)
 		if got.Status != http.StatusAccepted {
 			t.Fatalf("event %d: %+v", i, got)
 		}
@@ -225,7 +225,7 @@ func TestRealChromiumFollowsAltSvcToHTTP3(t *testing.T) {
 		if err := chromedp.Do(tab, chromedp.Navigate("about:blank")); err != nil {
 			t.Fatal(err)
 		}
-		e.open(t, tab)
+		e.open(tab, t)
 	}
 	if seen := e.protocols(); !slices.Contains(seen, delivery.ProtocolHTTP3) {
 		t.Errorf("the node saw %v", seen)
