@@ -9,4 +9,8 @@ import "time"
 const (
 	faultSequences = 2000
 	faultDeadline  = 120 * time.Millisecond
+
+	matrixStride   = 1
+	matrixParallel = 16
+	matrixDeadline = time.Second
 )
