@@ -117,12 +117,28 @@ func (p *poster) sender(t *http.Transport) func(*http.Request) (*http.Response, 
 	}
 	p.conns = map[string]*http.ClientConn{}
 	return func(req *http.Request) (*http.Response, error) {
-		conn, err := p.conn(req.Context(), t, req.URL)
-		if err != nil {
-			return nil, err
+		for {
+			conn, err := p.conn(req.Context(), t, req.URL)
+			if err != nil {
+				return nil, err
+			}
+			resp, err := conn.RoundTrip(req)
+			if unwritten(err) && req.Context().Err() == nil {
+				if req.Body, err = req.GetBody(); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			return resp, err
 		}
-		return conn.RoundTrip(req)
 	}
+}
+
+// unwritten recognises a connection that net/http had given up by itself before
+// the request was written: it does so when its writing goroutine gets no processor
+// for 50 ms. It has no other name than its text.
+func unwritten(err error) bool {
+	return err != nil && err.Error() == "http: persistConn.readLoop exiting"
 }
 
 func (p *poster) conn(ctx context.Context, t *http.Transport, u *url.URL) (*http.ClientConn, error) {

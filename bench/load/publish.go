@@ -187,11 +187,6 @@ func (p *publisher) publish(ctx context.Context, from, to int, sent time.Duratio
 }
 
 func (p *publisher) request(ctx context.Context, from, to int, sent time.Duration) (accepted int, err error) {
-	if p.conn == nil || p.conn.Err() != nil {
-		if p.conn, err = p.transport.NewClientConn(ctx, "http", p.address); err != nil {
-			return 0, err
-		}
-	}
 	path, contentType := "/events", "application/json"
 	if p.task.Batch > 1 {
 		path, contentType = "/events/batch", "application/x-ndjson"
@@ -207,7 +202,7 @@ func (p *publisher) request(ctx context.Context, from, to int, sent time.Duratio
 	}
 	req.Header.Set("Authorization", "Bearer "+p.task.Token)
 	req.Header.Set("Content-Type", contentType)
-	resp, err := p.conn.RoundTrip(req)
+	resp, err := p.send(req)
 	if err != nil {
 		return 0, err
 	}
@@ -218,6 +213,23 @@ func (p *publisher) request(ctx context.Context, from, to int, sent time.Duratio
 		return 0, err
 	}
 	return p.count(resp, to-from)
+}
+
+// send writes the request on the worker's connection, or on a new one.
+func (p *publisher) send(req *http.Request) (resp *http.Response, err error) {
+	for {
+		if p.conn == nil || p.conn.Err() != nil {
+			if p.conn, err = p.transport.NewClientConn(req.Context(), "http", p.address); err != nil {
+				return nil, err
+			}
+		}
+		if resp, err = p.conn.RoundTrip(req); !unwritten(err) || req.Context().Err() != nil {
+			return resp, err
+		}
+		if req.Body, err = req.GetBody(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // tenantOf is the tenant that event n is published for.
