@@ -129,7 +129,7 @@ func (d *Diagnosis) headers(v *Verifier, err error, x *explainer) {
 
 // timestamp tells an old request from one whose signature is wrong as well.
 func (d *Diagnosis) timestamp(v *Verifier, ve *VerifyError, x *explainer) {
-	message := fmt.Sprintf("the timestamp %s. ", ve.Detail)
+	message := fmt.Sprintf("the timestamp is %s. ", ve.Detail)
 	lenient := *v
 	lenient.tolerance = 1<<63 - 1
 	if lenient.verifyEvidence(x.ev) == nil {

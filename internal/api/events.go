@@ -22,18 +22,19 @@ type EventPath struct {
 
 // Event is an event on the wire.
 type Event struct {
-	ID            string  `json:"id"`
-	Key           string  `json:"key" doc:"internal id: the first part of its deliveries' ids"`
-	Topic         string  `json:"topic"`
-	ContentType   string  `json:"content_type"`
-	Size          int64   `json:"size" doc:"payload bytes"`
-	OrderingKey   string  `json:"ordering_key,omitempty"`
-	Priority      string  `json:"priority,omitempty"`
-	DeliverAt     *string `json:"deliver_at,omitempty" format:"date-time"`
-	AcceptedAt    *string `json:"accepted_at" format:"date-time"`
-	TraceParent   string  `json:"traceparent,omitempty"`
-	Payload       raw     `json:"payload,omitempty" doc:"a JSON payload up to 256 KiB; only when one event is shown"`
-	PayloadBase64 string  `json:"payload_base64,omitempty" doc:"any other payload up to 256 KiB"`
+	ID            string              `json:"id"`
+	Key           string              `json:"key" doc:"internal id: the first part of its deliveries' ids"`
+	Topic         string              `json:"topic"`
+	ContentType   string              `json:"content_type"`
+	Size          int64               `json:"size" doc:"payload bytes"`
+	OrderingKey   string              `json:"ordering_key,omitempty"`
+	Priority      string              `json:"priority,omitempty"`
+	DeliverAt     *string             `json:"deliver_at,omitempty" format:"date-time"`
+	AcceptedAt    *string             `json:"accepted_at" format:"date-time"`
+	TraceParent   string              `json:"traceparent,omitempty"`
+	Headers       map[string][]string `json:"headers,omitempty" doc:"headers of the webhook it came in, which go on with it; only when one event is shown"`
+	Payload       raw                 `json:"payload,omitempty" doc:"a JSON payload up to 256 KiB; only when one event is shown"`
+	PayloadBase64 string              `json:"payload_base64,omitempty" doc:"any other payload up to 256 KiB"`
 }
 
 const maxShownPayload = 256 << 10
@@ -51,6 +52,12 @@ func eventOut(e *delivery.Event) Event {
 
 func eventWithPayload(e *delivery.Event) Event {
 	out := eventOut(e)
+	for _, h := range e.Headers {
+		if out.Headers == nil {
+			out.Headers = map[string][]string{}
+		}
+		out.Headers[h.Name] = append(out.Headers[h.Name], h.Value)
+	}
 	switch {
 	case len(e.Payload) == 0 || len(e.Payload) > maxShownPayload:
 	case utf8.Valid(e.Payload) && json.Valid(e.Payload):

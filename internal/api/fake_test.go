@@ -57,6 +57,16 @@ func (f *fakeNode) PublishBatch(ctx context.Context, tenant string, in []engine.
 	return out
 }
 
+func (f *fakeNode) GetEvent(_ context.Context, tenant, id string) (*delivery.Event, error) {
+	if tenant != "t1" || id != "gh:d/1" {
+		return nil, engine.ErrNotFound
+	}
+	return &delivery.Event{
+		ID: id, Topic: "gh.push", ContentType: "application/json", Payload: []byte(`{"a":1}`), Size: 7,
+		Headers: []delivery.Header{{Name: "X-Github-Event", Value: "push"}, {Name: "X-Many", Value: "1"}, {Name: "X-Many", Value: "2"}},
+	}, nil
+}
+
 func (f *fakeNode) CreateSubscriber(_ context.Context, _ string, in engine.SubscriberInput) (*delivery.Subscriber, error) {
 	f.created = append(f.created, in)
 	if in.URL == nil {

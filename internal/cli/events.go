@@ -156,7 +156,7 @@ func (a *app) eventsShow() *cobra.Command {
 			if err := a.client.do(c.Context(), http.MethodGet, eventPath(tenant, args[0], ""), nil, nil, &out); err != nil {
 				return err
 			}
-			return a.show(out, "id", "key", "topic", "content_type", "size", "ordering_key", "priority", "deliver_at", "accepted_at", "payload")
+			return a.show(out, "id", "key", "topic", "content_type", "size", "ordering_key", "priority", "deliver_at", "accepted_at", "headers", "payload", "payload_base64")
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "tenant")
