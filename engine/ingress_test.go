@@ -232,7 +232,31 @@ func TestASourceIsForgottenTheMomentItIsDeleted(t *testing.T) {
 }
 
 // TestCases holds rows of the case list against the real store.
+// Nothing is compressed on the way out, however well it would be: the bytes that
+// are signed are those that were published.
+func caseS12(t *testing.T) {
+	b := setup(t)
+	received := make(chan received, 1)
+	sub := b.subscribeHTTP("s", capture(t, received))
+	body := []byte(`{"a":"` + strings.Repeat("a", 100_000) + `"}`)
+	if _, err := b.Publish(t.Context(), "t", EventInput{Topic: "x", Payload: body}); err != nil {
+		t.Fatal(err)
+	}
+	got := <-received
+	if coding := got.header.Get("Content-Encoding"); coding != "" || !bytes.Equal(got.body, body) {
+		t.Errorf("%d bytes as %q, want %d as they were", len(got.body), coding, len(body))
+	}
+	verifier, err := standardwebhooks.NewWebhook(sub.Signing[0].Secrets[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := verifier.Verify(got.body, got.header); err != nil {
+		t.Errorf("signature: %v", err)
+	}
+}
+
 func TestCases(t *testing.T) {
+	t.Run("S12", caseS12)
 	t.Run("V17", func(t *testing.T) {
 		b := setup(t, withIngress)
 		const key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
