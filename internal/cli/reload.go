@@ -5,9 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/dispatcher-engine/dispatcher/internal/config"
 )
@@ -32,10 +30,8 @@ type reloader struct {
 }
 
 // onHangup returns what ends it; it ends with ctx as well.
-func (r *reloader) onHangup(ctx context.Context) (stop func()) {
+func (r *reloader) onHangup(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -49,7 +45,6 @@ func (r *reloader) onHangup(ctx context.Context) (stop func()) {
 		}
 	}()
 	return func() {
-		signal.Stop(hangups)
 		cancel()
 		<-done
 	}

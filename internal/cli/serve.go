@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,6 +72,11 @@ func (a *app) load(c *cobra.Command) (*config.Config, error) {
 }
 
 func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (*config.Config, error)) error {
+	// From the first moment on, since the signal ends a process that does not ask
+	// for it. One that comes before the node is up is obeyed when it is.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	logger, level := newLogger(a.Err, loaded.Log)
 	assembled := assemble(loaded, a.version, logger)
 	metrics := telemetry.New()
@@ -92,7 +99,7 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (
 	}
 	logger.Info("ready", "api", n.url(), "dashboard", n.dashboardURL(), "ingress", cmp.Or(n.engine.IngressURL(), "off"), "version", a.version, "data", loaded.Data)
 	reload := &reloader{read: again, running: loaded, node: n, level: level, logger: logger}
-	defer reload.onHangup(ctx)()
+	defer reload.onHangup(ctx, hangups)()
 	var failed error
 	select {
 	case <-ctx.Done():
