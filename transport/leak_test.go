@@ -152,8 +152,14 @@ func TestFailedPostsLeaveNothingBehind(t *testing.T) {
 			atFirst := b.settled()
 			heap := heapInUse()
 			b.failMany(3 * failedPosts)
-			if conns := b.settled(); conns > max(atFirst, 1) {
-				t.Errorf("%d connections, %d at first", conns, atFirst)
+			// A moment in which every stream was taken opens one more QUIC connection,
+			// which then is idle like the first: what may stay has a cap, not more.
+			most := max(atFirst, 1)
+			if proto == delivery.ProtocolHTTP3 {
+				most = max(most, b.tr.cfg.MaxQUICConnsPerRoute)
+			}
+			if conns := b.settled(); conns > most {
+				t.Errorf("%d connections, %d at first, at most %d may stay", conns, atFirst, most)
 			}
 			// A tenth, and one arena chunk's worth of spans: the heap is small here.
 			limit := heap + heap/10 + 1<<20
