@@ -242,11 +242,44 @@ func TestValidationProblemsNeverEchoSecrets(t *testing.T) {
 		`{"url":"https://u:hush@a.example/","bogus":"hush"}`,
 		`{"headers":{"a":["hush"]}}`,
 		`{"tls":{"client_key_pem":7,"ca_pem":"hush"}}`,
+		`{"url":"https://a.example/","secret":"hush"`,
+		`"hush"`,
+		`hush`,
 	} {
 		resp, out := call(t, s, http.MethodPost, "/v1/tenants/t1/subscribers", goodToken, body)
 		p := decodeProblem(t, resp, out)
 		if p.Status != 422 && p.Status != 400 || len(p.Errors) == 0 || strings.Contains(out, "hush") {
 			t.Errorf("%s\n-> %s", body, out)
+		}
+	}
+}
+
+// curl and urllib call a body a form unless they are told; other types are
+// refused, and what was sent is not shown: it may hold a secret.
+func TestBodiesAreJSONUnlessTheySayOtherwise(t *testing.T) {
+	for contentType, want := range map[string]int{
+		"":                                  http.StatusCreated,
+		"application/json":                  http.StatusCreated,
+		"application/x-www-form-urlencoded": http.StatusCreated,
+		"Application/X-WWW-Form-URLEncoded; charset=utf-8": http.StatusCreated,
+		"application/xml": http.StatusUnsupportedMediaType,
+		"multipart/form-data; boundary=application/json": http.StatusUnsupportedMediaType,
+	} {
+		s := setup(t, &fakeNode{})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/tenants/t1/subscribers",
+			strings.NewReader(`{"url":"https://a.example/","secret":"hush"}`))
+		r.Header.Set("Authorization", "Bearer "+goodToken)
+		if contentType != "" {
+			r.Header.Set("Content-Type", contentType)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%q: %d %s", contentType, w.Code, w.Body)
+		}
+		if want == http.StatusUnsupportedMediaType &&
+			(!strings.Contains(w.Body.String(), "application/json") || strings.Contains(w.Body.String(), "hush")) {
+			t.Errorf("%q: %s", contentType, w.Body)
 		}
 	}
 }

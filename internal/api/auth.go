@@ -80,6 +80,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		if ok {
 			who, err := s.identify(token)
 			if err == nil {
+				assumeJSON(r)
 				next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
 				return
 			}

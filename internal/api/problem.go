@@ -157,7 +157,11 @@ func fieldOf(err error) engine.FieldError {
 		return engine.FieldError{Field: "body", Value: "", Rule: err.Error(), Hint: "see GET /v1/openapi.json"}
 	}
 	field := strings.TrimPrefix(strings.TrimPrefix(d.Location, "body."), "query.")
-	return engine.FieldError{Field: field, Value: shown(field, d.Value), Rule: d.Message, Hint: "see GET /v1/openapi.json"}
+	hint := "see GET /v1/openapi.json"
+	if strings.HasPrefix(d.Message, huma.ErrUnknownContentType.Error()) {
+		hint = "send JSON, with the header content-type: application/json"
+	}
+	return engine.FieldError{Field: field, Value: shown(field, d.Value), Rule: d.Message, Hint: hint}
 }
 
 // secretFields are parts of field names whose values are never echoed.
@@ -165,6 +169,9 @@ var secretFields = []string{"secret", "pem", "token", "header", "password", "sig
 
 func shown(field string, value any) string {
 	lower := strings.ToLower(field)
+	if lower == "body" {
+		return "" // the whole body as it came, secrets and all
+	}
 	for _, part := range secretFields {
 		if strings.Contains(lower, part) {
 			return "***"

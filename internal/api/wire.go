@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -106,4 +108,13 @@ func orZero[T any](body *T) T {
 		return zero
 	}
 	return *body
+}
+
+// assumeJSON takes a body for JSON where its content type is only what a client
+// sends unasked: `curl -d` and urllib call every body a form, which this API has
+// none of.
+func assumeJSON(r *http.Request) {
+	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(media), "application/x-www-form-urlencoded") {
+		r.Header.Set("Content-Type", "application/json")
+	}
 }
