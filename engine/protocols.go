@@ -36,13 +36,16 @@ func (e *Engine) Protocols(_ context.Context, page Page) ([]ProtocolRow, string,
 }
 
 // Protocol returns what is known about one origin, a row per TLS identity and
-// egress, and its pin.
+// egress, and its pin. An authority names its https and its http origin alike;
+// there is nothing to pin about the latter.
 func (e *Engine) Protocol(_ context.Context, authority string) ([]ProtocolRow, ProtocolPin, error) {
 	origin, err := protocolOrigin(authority)
 	if err != nil {
 		return nil, ProtocolPin{}, err
 	}
 	rows, pin := e.selector.Get(origin)
+	plain, _ := e.selector.Get(overHTTP(origin))
+	rows = append(rows, plain...)
 	if len(rows) == 0 && pin.Protocol == protoselect.PinNone {
 		return nil, pin, fmt.Errorf("origin %q: %w: nothing is known about it and it has no pin", clipped(authority), ErrNotFound)
 	}
@@ -80,7 +83,8 @@ func (e *Engine) ForgetProtocol(_ context.Context, authority string) error {
 	if err != nil {
 		return err
 	}
-	if !e.selector.Forget(origin) {
+	known := e.selector.Forget(origin)
+	if known = e.selector.Forget(overHTTP(origin)) || known; !known {
 		return fmt.Errorf("origin %q: %w: nothing is known about it", clipped(authority), ErrNotFound)
 	}
 	e.logger.Info("protocol_forgotten", "origin", origin.Authority())
@@ -117,6 +121,11 @@ func (e *Engine) probeEndpoint(origin delivery.Origin) delivery.Endpoint {
 		}
 	}
 	return delivery.Endpoint{Route: delivery.Route{Origin: origin}}
+}
+
+func overHTTP(o delivery.Origin) delivery.Origin {
+	o.Scheme = "http"
+	return o
 }
 
 func protocolOrigin(authority string) (delivery.Origin, error) {

@@ -9,7 +9,7 @@ import (
 
 func originOut(row engine.ProtocolRow) Origin {
 	out := Origin{
-		Origin: row.Route.Origin.Authority(), Egress: row.Route.Egress, State: row.State.String(), Pin: pinOut(row.Pin),
+		Origin: row.Route.Origin.Authority(), Scheme: row.Route.Origin.Scheme, Egress: row.Route.Egress, State: row.State.String(), Pin: pinOut(row.Pin),
 		Alternatives: mapped(row.Alternatives, alternativeOut), TCPRTTMillis: millis(row.TCPRTT), HTTPSRecord: row.HTTPSRecord,
 		Attempts: ByProtocol{H1: row.HTTP1, H2: row.HTTP2, H3: row.HTTP3}, Refusals: row.Refusals, Distrusted: row.Distrusted,
 	}

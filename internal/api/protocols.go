@@ -27,6 +27,7 @@ type OriginPath struct {
 // Origin is what is known about one route of an origin.
 type Origin struct {
 	Origin       string        `json:"origin" doc:"host:port"`
+	Scheme       string        `json:"scheme" doc:"https, or http where there is no protocol to choose"`
 	Identity     string        `json:"tls_identity,omitempty" doc:"fingerprint of the CA and client certificate; absent = system roots"`
 	Egress       string        `json:"egress,omitempty"`
 	State        string        `json:"state" doc:"what a delivery would find now: unknown, advertised, confirmed, suspect, broken, half_open, disabled"`

@@ -26,11 +26,22 @@ import (
 func newLogger(w io.Writer, c config.Log) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(c.Level)) // config has checked it
-	options := &slog.HandlerOptions{Level: level}
+	options := logOptions(level)
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options)), level
 	}
 	return slog.New(slog.NewTextHandler(w, options)), level
+}
+
+// logOptions writes an error as its message: slog's text would be its %+v, which
+// in the store's errors is a stack trace.
+func logOptions(level slog.Leveler) *slog.HandlerOptions {
+	return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(err.Error())
+		}
+		return a
+	}}
 }
 
 // assemble maps the operator's configuration to each part's own.

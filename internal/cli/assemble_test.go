@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"reflect"
@@ -47,6 +50,29 @@ func TestEverySettingOfTheIngressReachesIt(t *testing.T) {
 	off.IngressListen = ""
 	if ingressConfig(off) != nil {
 		t.Error("--ingress-listen off still makes an ingress")
+	}
+}
+
+// tracedError is an error that prints a stack trace when it is asked for more.
+type tracedError struct{}
+
+func (tracedError) Error() string { return "no space left" }
+
+func (tracedError) Format(f fmt.State, verb rune) {
+	_, _ = io.WriteString(f, "no space left")
+	if verb == 'v' && f.Flag('+') {
+		_, _ = io.WriteString(f, "\n  | stack trace of forty lines")
+	}
+}
+
+func TestTheLogShowsMessagesOfErrorsNotTheirStacks(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		logger, _ := newLogger(&out, config.Log{Level: "info", Format: format})
+		logger.Error("failed", "error", error(tracedError{}))
+		if !strings.Contains(out.String(), "no space left") || strings.Contains(out.String(), "stack") {
+			t.Errorf("%s: %s", format, &out)
+		}
 	}
 }
 

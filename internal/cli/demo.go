@@ -101,7 +101,7 @@ func (a *app) printReport(r demo.Report, asJSON bool) error {
 // startDemoNode starts a node that may deliver to loopback and nowhere else
 // that is private.
 func (a *app) startDemoNode(ctx context.Context, dir, listen string) (*node, error) {
-	logger := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	logger := slog.New(slog.NewTextHandler(a.Err, logOptions(slog.LevelWarn)))
 	config := nodeConfig{
 		listen: listen, logger: logger,
 		engine: engine.Config{

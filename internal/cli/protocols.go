@@ -30,7 +30,7 @@ func (a *app) protocolsList() *cobra.Command {
 				}
 			}
 			return a.list(c.Context(), "/v1/protocols", nil, p,
-				field("ORIGIN", "origin"), field("STATE", "state"), column{"PIN", nested("pin", "protocol")},
+				field("ORIGIN", "origin"), field("SCHEME", "scheme"), field("STATE", "state"), column{"PIN", nested("pin", "protocol")},
 				column{"H1", nested("answers", "h1")}, column{"H2", nested("answers", "h2")}, column{"H3", nested("answers", "h3")},
 				field("TCP RTT MS", "tcp_rtt_ms"), field("REFUSALS", "refusals"))
 		},
@@ -55,7 +55,7 @@ func (a *app) protocolsShow() *cobra.Command {
 			}
 			now := time.Now()
 			for _, route := range out.Data {
-				if err := printFields(a.Out, route, "origin", "tls_identity", "egress", "state", "https_record", "tcp_rtt_ms", "distrusted"); err != nil {
+				if err := printFields(a.Out, route, "origin", "scheme", "tls_identity", "egress", "state", "https_record", "tcp_rtt_ms", "distrusted"); err != nil {
 					return err
 				}
 				list, _ := route["alternatives"].([]any)
