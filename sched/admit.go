@@ -121,6 +121,7 @@ func (s *Scheduler) Aborted(p *delivery.Published) {
 		a.advanceLocked()
 		a.unlock()
 	}
+	s.pump()
 }
 
 // noticeRetry is told of a delivery that is to be made later.

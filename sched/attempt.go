@@ -12,13 +12,21 @@ import (
 
 // pump gives slots to whoever may run, until nobody may. Each gets a worker.
 func (s *Scheduler) pump() {
-	d := s.dispatch
-	for d.contending() > 0 {
+	for s.dispatch.mayStart() {
 		a, it, sl := s.nextWork()
 		if a == nil {
 			return
 		}
 		go s.work(a, it, sl)
+	}
+}
+
+// passOn sees to it that whoever was queued by a worker, which takes one row for
+// its own slot and no more, gets one of the slots that are free: it may have been
+// queued after everybody else had looked.
+func (s *Scheduler) passOn() {
+	if s.dispatch.mayStart() && s.open() {
+		go s.pump()
 	}
 }
 
@@ -51,6 +59,7 @@ func (s *Scheduler) nextWork() (*actor, *item, *slot) {
 // a goroutine nor a global lock, else for whoever is next.
 func (s *Scheduler) work(a *actor, it *item, sl *slot) {
 	for a != nil {
+		s.passOn()
 		it.slot = sl
 		sl.begin(it.claimedAt)
 		next := s.serve(a, it)

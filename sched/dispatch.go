@@ -48,6 +48,10 @@ type dispatcher struct {
 	gate       func() bool // false = nothing may start now
 
 	contenders [classes]atomic.Int64
+	// vacant has bit c set while an attempt of class c may find room, heldUp while
+	// only the node's bound keeps it from that. They are written under the mutex, by
+	// whatever changes what is in flight.
+	vacant, heldUp atomic.Uint32
 
 	mu        sync.Mutex
 	inFlight  [classes]int
@@ -70,6 +74,7 @@ func newDispatcher(cfg Config) *dispatcher {
 	for c := range d.queues {
 		d.queues[c].agedEvery, d.queues[c].ageAfter = cfg.AgedEvery, cfg.AgeAfter
 	}
+	d.vacancyLocked()
 	return d
 }
 
@@ -150,6 +155,37 @@ func (d *dispatcher) next(now instant) (*actor, *slot) {
 		}
 	}
 	return nil, nil
+}
+
+// vacancyLocked notes which classes have room. What changes that calls it.
+func (d *dispatcher) vacancyLocked() {
+	var vacant, heldUp uint32
+	for c := range classes {
+		switch {
+		case d.roomLocked(c):
+			vacant |= 1 << c
+		case d.inFlight[c] < d.bound[c]:
+			heldUp |= 1 << c
+		}
+	}
+	d.vacant.Store(vacant)
+	d.heldUp.Store(heldUp)
+}
+
+// mayStart reports whether somebody waits for a slot where there is room.
+func (d *dispatcher) mayStart() bool { return d.contendIn(d.vacant.Load()) }
+
+// wanted reports whether somebody waits for the slot that a worker holds: one of
+// the same class, or any whose own budget is not used up while the node is full.
+func (d *dispatcher) wanted(sl *slot) bool { return d.contendIn(d.heldUp.Load() | 1<<sl.granted) }
+
+func (d *dispatcher) contendIn(bits uint32) bool {
+	for c := range classes {
+		if bits&(1<<c) != 0 && d.contenders[c].Load() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // roomLocked reports whether an attempt of a class may start at all.
@@ -267,6 +303,7 @@ func (d *dispatcher) occupyLocked(a *actor, c class, now instant) *slot {
 	}
 	s.begin(now)
 	d.inFlight[c]++
+	d.vacancyLocked()
 	d.unused -= s.tenant.unused()
 	s.tenant.inFlight++
 	d.unused += s.tenant.unused()
@@ -287,6 +324,7 @@ func (d *dispatcher) release(s *slot) {
 	d.askedLocked(s)
 	t := s.tenant
 	d.inFlight[s.class]--
+	d.vacancyLocked()
 	d.unused -= t.unused()
 	t.inFlight--
 	d.unused += t.unused()

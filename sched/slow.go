@@ -52,6 +52,7 @@ func (d *dispatcher) findSlow(now instant) {
 		s.moved.Store(true)
 		d.inFlight[classSlow]++
 	}
+	d.vacancyLocked()
 	if s := d.watched.head; s != nil {
 		d.wakeSlow(s.checkAt)
 	}

@@ -84,3 +84,65 @@ func TestHangingReceiversDelayNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeSlotsAreTakenBeforeTheOutcomeIsDurable: each success allows one more
+// attempt. The second does not wait for the commit of the outcome, nor for
+// anything else that happens to look for work.
+func TestFreeSlotsAreTakenBeforeTheOutcomeIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.q.delay, r.q.sync = 0, 10*time.Second
+		r.sub(1, func(s *delivery.Subscriber) { s.Ordering = delivery.OrderingNone })
+		r.send.setAnswer(func(c call) delivery.Result { return hang(c, time.Second, status(200)) })
+		var batch []*delivery.Published
+		for i := range 7 {
+			batch = append(batch, r.fact(r.event(fmt.Sprint(i), nil), 1))
+		}
+		if err := r.q.publish(batch...); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Minute)
+		at := map[time.Duration]int{}
+		calls := r.send.sent()
+		for _, c := range calls {
+			at[c.at.Sub(calls[0].at)]++
+		}
+		if at[0] != 1 || at[time.Second] != 2 || at[2*time.Second] != 4 {
+			t.Errorf("attempts began %v after the first, want 1, then 2 after one second, then 4 after two", at)
+		}
+	})
+}
+
+// TestNobodyWaitsWhileWorkersGoOnWithTheirOwn: a subscriber that fills the node
+// and competes for nothing more hands its slots on all the same.
+func TestNobodyWaitsWhileWorkersGoOnWithTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.MaxInFlight = 4 })
+		free := func(s *delivery.Subscriber) { s.Ordering, s.Concurrency = delivery.OrderingNone, 4 }
+		r.sub(1, free)
+		r.sub(2, free)
+		r.publish("warm", "", 1)
+		settle(time.Second)
+		r.send.setAnswer(func(c call) delivery.Result { return hang(c, 100*time.Millisecond, status(200)) })
+		var batch []*delivery.Published
+		for i := range 200 {
+			batch = append(batch, r.fact(r.event(fmt.Sprint(i), nil), 1))
+		}
+		if err := r.q.publish(batch...); err != nil {
+			t.Fatal(err)
+		}
+		settle(time.Second)
+		began := time.Now()
+		r.publish("newcomer", "", 2)
+		settle(time.Minute)
+		for _, c := range r.send.sent() {
+			if c.sub == 2 {
+				if wait := c.at.Sub(began); wait > 250*time.Millisecond {
+					t.Errorf("the newcomer waited for %s beside a subscriber that is at its own bound", wait)
+				}
+				return
+			}
+		}
+		t.Error("the newcomer was never served")
+	})
+}
