@@ -112,7 +112,9 @@ type Moved struct {
 	// until Unblock: later rows of the key are parked, not sent.
 	Block   bool
 	Unblock bool
-	// Copy is the event for the dead letter; storage fills it with NextDead.
+	// Copy is the event for the dead letter; storage fills it with NextDead. If
+	// the event was deleted, storage makes it NextCanceled: there is nothing left
+	// to replay.
 	Copy *Event
 	// Signature groups dead letters that died of the same thing; NextDead only.
 	Signature string
@@ -127,7 +129,16 @@ type Replayed struct {
 	Lane       Priority
 	Key        KeyHash
 	Attempts   int
-	Copy       *Event // restores the event when retention removed it
+	Copy       *Event      // restores the event when retention removed it
+	Dead       *DeadLetter // what it was until now; nil = delivered
+}
+
+// DeadLetter names a dead letter and its place in the lists of them.
+type DeadLetter struct {
+	Tenant     TenantNum
+	Subscriber SubscriberNum
+	Event      EventKey
+	At         time.Time // of death as the lists have it; millisecond precision
 }
 
 // Purged: a dead letter was removed for good.
@@ -136,6 +147,7 @@ type Purged struct {
 	At         time.Time
 	Event      EventKey
 	Subscriber SubscriberNum
+	Dead       *DeadLetter // what is removed
 }
 
 // Expunged: an event was deleted: its payload goes, everywhere.
@@ -145,6 +157,7 @@ type Expunged struct {
 	Event   EventKey
 	Reason  Reason // ReasonEventDeleted or ReasonTenantDeleted
 	Targets []SubscriberNum
+	Dead    []DeadLetter // those of the event
 }
 
 // Dropped: a subscriber was deleted and Rows are the next chunk of what was
@@ -155,7 +168,8 @@ type Dropped struct {
 	Subscriber SubscriberNum
 	Reason     Reason // ReasonSubscriberDeleted or ReasonTenantDeleted
 	Rows       []Row
-	Last       bool // nothing of the subscriber is left after this
+	Dead       []DeadLetter // the next of what it left dead
+	Last       bool         // nothing of the subscriber is left after this
 }
 
 // HealthChanged: what an actor must remember about a subscriber over restarts.

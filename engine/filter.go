@@ -8,7 +8,8 @@ import (
 	"github.com/dispatcher-engine/dispatcher/storage"
 )
 
-// ListDeliveries lists deliveries, newest event first. Without a tenant it goes
+// ListDeliveries lists deliveries, newest event first; dead ones alone: what died
+// last first. Without a tenant it goes
 // through the tenants one after the other, in the order of their ids.
 func (e *Engine) ListDeliveries(ctx context.Context, in DeliveryFilter, page Page) ([]DeliveryInfo, string, error) {
 	f, held, err := e.filter(in)
@@ -139,33 +140,9 @@ func (e *Engine) tenantFrom(at tenantCursor) (*delivery.Tenant, string, error) {
 
 // deadOf lists dead letters of one tenant or subscriber.
 func (e *Engine) deadOf(ctx context.Context, f storage.Filter, page Page) ([]DeliveryInfo, string, error) {
-	subs, err := e.subscribersOf(f)
-	if err != nil {
-		return nil, "", err
-	}
-	rows, err := e.store.DeadLetters(ctx, subs, f, page.Cursor, page.limit())
+	rows, err := e.store.DeadLetters(ctx, f, page.Cursor, page.limit())
 	if err != nil {
 		return nil, "", e.listFault(page, err)
 	}
 	return e.infos(rows.Items, nil, false), rows.Next, nil
-}
-
-// subscribersOf returns the subscribers a filter is about.
-func (e *Engine) subscribersOf(f storage.Filter) ([]delivery.SubscriberNum, error) {
-	if f.Subscriber != 0 {
-		return []delivery.SubscriberNum{f.Subscriber}, nil
-	}
-	var subs []delivery.SubscriberNum
-	for after := ""; ; {
-		rows, next, err := e.registry.ListSubscribers(f.Tenant, after, listPage)
-		if err != nil {
-			return nil, e.storeFault(err)
-		}
-		for _, row := range rows {
-			subs = append(subs, row.Value.Num)
-		}
-		if after = next; next == "" {
-			return subs, nil
-		}
-	}
 }

@@ -174,12 +174,8 @@ func (e *Engine) eachDead(ctx context.Context, in DeliveryFilter, cursor string,
 		missing.add("tenant", "", "required", "name the tenant whose dead letters are meant")
 		return "", missing.err()
 	}
-	subs, err := e.subscribersOf(f)
-	if err != nil {
-		return "", err
-	}
 	for {
-		page, err := e.store.DeadLetters(ctx, subs, f, cursor, bulkPage)
+		page, err := e.store.DeadLetters(ctx, f, cursor, bulkPage)
 		if err != nil {
 			return cursor, e.listFault(Page{Cursor: cursor}, err)
 		}

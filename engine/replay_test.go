@@ -32,7 +32,7 @@ func TestAReplayThatEndsWhileItWaitsForItsRateKeepsWhatItWaitedFor(t *testing.T)
 	r := b.receiver(testnet.Config{})
 	s := b.subscribe("s", r)
 	b.deadOnes(r, "s", "one", "two", "three")
-	rows, err := b.store.DeadLetters(t.Context(), []delivery.SubscriberNum{s.Num}, storage.Filter{Tenant: s.Tenant}, "", 10)
+	rows, err := b.store.DeadLetters(t.Context(), storage.Filter{Tenant: s.Tenant, Subscriber: s.Num}, "", 10)
 	if err != nil {
 		t.Fatal(err)
 	}

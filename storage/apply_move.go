@@ -15,6 +15,16 @@ func (f *fold) moved(b *pebble.Batch, pos delivery.Position, x *delivery.Moved) 
 	if x.Next == delivery.NextDelivered || x.Next == delivery.NextDead || x.Next == delivery.NextCanceled {
 		f.count(x.Row.Event, -1)
 	}
+	if x.Next == delivery.NextDead {
+		if x.Copy == nil {
+			return fmt.Errorf("dead letter of subscriber %d without its event: %w", x.Row.Subscriber, errBadFact)
+		}
+		if err := f.listDead(b, &delivery.DeadLetter{
+			Tenant: x.Copy.Tenant, Subscriber: x.Row.Subscriber, Event: x.Row.Event, At: diedAt(x.At, x.Row.Event),
+		}); err != nil {
+			return err
+		}
+	}
 	p, ok := f.owns(x.Row.Subscriber)
 	if !ok {
 		return nil
@@ -58,13 +68,9 @@ func (f *fold) movedTo(b *pebble.Batch, p delivery.Partition, pos delivery.Posit
 func (f *fold) putDead(b *pebble.Batch, p delivery.Partition, x *delivery.Moved) error {
 	f.key = appendDeadRow(f.key[:0], p, x.Row.Subscriber, x.Row.Event)
 	f.val = appendDead(f.val[:0], x)
-	var payload []byte
-	if x.Copy != nil {
-		payload = x.Copy.Payload
-	}
-	op := b.SetDeferred(len(f.key), len(f.val)+len(payload))
+	op := b.SetDeferred(len(f.key), len(f.val)+len(x.Copy.Payload))
 	copy(op.Key, f.key)
-	copy(op.Value[copy(op.Value, f.val):], payload)
+	copy(op.Value[copy(op.Value, f.val):], x.Copy.Payload)
 	return op.Finish()
 }
 
@@ -97,13 +103,12 @@ func (f *fold) replayed(b *pebble.Batch, pos delivery.Position, x *delivery.Repl
 			return err
 		}
 	}
+	if err := f.removeDead(b, x.Dead); err != nil {
+		return err
+	}
 	p, ok := f.owns(x.Subscriber)
 	if !ok {
 		return nil
-	}
-	f.key = appendDeadRow(f.key[:0], p, x.Subscriber, x.Event)
-	if err := b.Delete(f.key, nil); err != nil {
-		return err
 	}
 	row := delivery.Row{
 		Subscriber: x.Subscriber, Event: x.Event, Lane: x.Lane, Seq: pos, Key: x.Key,
@@ -117,13 +122,12 @@ func (f *fold) replayed(b *pebble.Batch, pos delivery.Position, x *delivery.Repl
 }
 
 func (f *fold) purged(b *pebble.Batch, x *delivery.Purged) error {
+	if err := f.removeDead(b, x.Dead); err != nil {
+		return err
+	}
 	p, ok := f.owns(x.Subscriber)
 	if !ok {
 		return nil
-	}
-	f.key = appendDeadRow(f.key[:0], p, x.Subscriber, x.Event)
-	if err := b.Delete(f.key, nil); err != nil {
-		return err
 	}
 	f.val = appendPurged(f.val[:0], x)
 	return f.timeline(b, p, x.Subscriber, x.Event)
@@ -148,6 +152,15 @@ func (f *fold) expunged(b *pebble.Batch, x *delivery.Expunged) error {
 			return err
 		}
 	}
+	return f.removeDeads(b, x.Dead)
+}
+
+func (f *fold) removeDeads(b *pebble.Batch, list []delivery.DeadLetter) error {
+	for i := range list {
+		if err := f.removeDead(b, &list[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -156,6 +169,9 @@ func (f *fold) expunged(b *pebble.Batch, x *delivery.Expunged) error {
 func (f *fold) dropped(b *pebble.Batch, x *delivery.Dropped) error {
 	for i := range x.Rows {
 		f.count(x.Rows[i].Event, -1)
+	}
+	if err := f.removeDeads(b, x.Dead); err != nil {
+		return err
 	}
 	p, ok := f.owns(x.Subscriber)
 	if !ok {
@@ -175,7 +191,7 @@ func (f *fold) dropped(b *pebble.Batch, x *delivery.Dropped) error {
 	if !x.Last {
 		return nil
 	}
-	for _, prefix := range [...]byte{prefixBlocked, prefixLease, prefixHealth, prefixDead} {
+	for _, prefix := range [...]byte{prefixBlocked, prefixLease, prefixHealth, prefixDead, prefixDied} {
 		f.key = appendPartSub(f.key[:0], prefix, p, x.Subscriber)
 		if err := b.DeleteRange(f.key, keyAfter(f.key), nil); err != nil {
 			return err

@@ -262,7 +262,7 @@ func testOneDamagedDelivery(t *testing.T) {
 	check("by subscriber", page, err, 1, 2)
 	page, err = b.Deliveries(t.Context(), Filter{Tenant: 7}, "", 10)
 	check("by tenant", page, err, 1, 2)
-	page, err = b.DeadLetters(t.Context(), []delivery.SubscriberNum{1}, Filter{}, "", 10)
+	page, err = b.DeadLetters(t.Context(), Filter{Subscriber: 1}, "", 10)
 	check("dead letters", page, err, 3)
 	// What cannot be read can still be removed.
 	noErr(t, b.ExpungeTenant(t.Context(), time.Now(), 7))

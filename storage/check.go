@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -26,6 +27,7 @@ var kindNames = map[byte]string{
 	prefixConfig: "config", prefixIndex: "index", prefixMeta: "meta", prefixEvent: "event", prefixDedupe: "dedupe",
 	prefixOpen: "open_counter", prefixReady: "ready", prefixRetry: "retrying", prefixParked: "parked", prefixBlocked: "blocked_key",
 	prefixWake: "wake", prefixLease: "lease", prefixHealth: "health", prefixTime: "timeline", prefixDead: "dead_letter",
+	prefixDied: "dead_letter_index",
 }
 
 // Check reads every row of the store and holds it against the others: values
@@ -114,6 +116,13 @@ func (c *checker) row(key, value []byte) error {
 		return c.history(key, value)
 	case prefixDead:
 		return c.deadLetter(key, value)
+	case prefixDied:
+		return c.listedDead(key, value)
+	case prefixIndex:
+		if len(key) > 1 && key[1] == indexTenantDead {
+			return c.listedDead(key, value)
+		}
+		return nil
 	case prefixDedupe:
 		_, err := decodeDedupe(value)
 		return err
@@ -194,8 +203,39 @@ func (c *checker) deadLetter(key, value []byte) error {
 		return err
 	}
 	row, err := decodeDead(k, value, false)
-	if err != nil || row.event == nil || row.event.Spool == "" {
+	if err != nil {
 		return err
 	}
+	name := row.name(k, delivery.SubscriberNum(binary.BigEndian.Uint64(key[3:])))
+	if name == nil {
+		return fmt.Errorf("dead letter without its event: %w", errCorrupt)
+	}
+	for list, key := range map[string][]byte{
+		"subscriber": appendDiedRow(nil, c.s.partition(name.Subscriber), name),
+		"tenant":     appendTenantDeadRow(nil, name),
+	} {
+		if _, ok, err := getFrom(c.db, key); err != nil || !ok {
+			return fmt.Errorf("dead letter is missing in the list of its %s: %w", list, errors.Join(err, errCorrupt))
+		}
+	}
+	if row.event.Spool == "" {
+		return nil
+	}
 	return c.spooled(row.event.Spool)
+}
+
+// listedDead checks that what a list of dead letters names is there and died then.
+func (c *checker) listedDead(key, value []byte) error {
+	l, err := parseDied(key, value)
+	if err != nil {
+		return err
+	}
+	row, ok, err := readDead(c.db, c.s.partition(l.Subscriber), l.Event, l.Subscriber, false)
+	if err != nil || !ok {
+		return fmt.Errorf("lists the dead letter %s of subscriber %d, which is missing: %w", l.Event, l.Subscriber, errors.Join(err, errCorrupt))
+	}
+	if name := row.name(l.Event, l.Subscriber); name == nil || *name != l {
+		return fmt.Errorf("lists the dead letter %s of subscriber %d as of %v: %w", l.Event, l.Subscriber, l.At, errCorrupt)
+	}
+	return nil
 }

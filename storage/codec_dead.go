@@ -14,7 +14,7 @@ type deadRow struct {
 	reason    delivery.Reason
 	attempts  int
 	signature string
-	event     *delivery.Event // nil = it was gone already
+	event     *delivery.Event // nil only in what a format before 2 left
 }
 
 // appendDead encodes

@@ -40,10 +40,11 @@ func AppendFact(b []byte, fact delivery.Fact) ([]byte, error) {
 		b = appendFactHead(append(b, factReplayed), f.Lease, f.Event, f.Subscriber)
 		b = append(appendNano(b, f.At), byte(f.Lane))
 		b = binary.AppendUvarint(b, uint64(f.Key))
-		return appendEventCopy(appendInt(b, f.Attempts), f.Copy), nil
+		b = appendEventCopy(appendInt(b, f.Attempts), f.Copy)
+		return appendMaybeDead(b, f.Dead), nil
 	case *delivery.Purged:
 		b = appendFactHead(append(b, factPurged), f.Lease, f.Event, f.Subscriber)
-		return appendNano(b, f.At), nil
+		return appendMaybeDead(appendNano(b, f.At), f.Dead), nil
 	case *delivery.Expunged:
 		b = appendFactHead(append(b, factExpunged), f.Lease, f.Event, 0)
 		b = append(appendNano(b, f.At), byte(f.Reason))
@@ -51,7 +52,7 @@ func AppendFact(b []byte, fact delivery.Fact) ([]byte, error) {
 		for _, sub := range f.Targets {
 			b = binary.AppendUvarint(b, uint64(sub))
 		}
-		return b, nil
+		return appendFactDead(b, f.Dead), nil
 	case *delivery.Dropped:
 		b = appendLease(append(b, factDropped), f.Lease)
 		b = binary.AppendUvarint(b, uint64(f.Subscriber))
@@ -60,7 +61,7 @@ func AppendFact(b []byte, fact delivery.Fact) ([]byte, error) {
 		for i := range f.Rows {
 			b = appendFactRow(b, &f.Rows[i])
 		}
-		return b, nil
+		return appendFactDead(b, f.Dead), nil
 	case *delivery.HealthChanged:
 		b = appendLease(append(b, factHealth), f.Lease)
 		return appendHealth(binary.AppendUvarint(b, uint64(f.Subscriber)), &f.Health), nil
@@ -88,10 +89,10 @@ func DecodeFact(b []byte) (delivery.Fact, error) {
 	case factReplayed:
 		f := &delivery.Replayed{Lease: d.lease(), Event: d.eventKey(), Subscriber: d.subscriber(), At: d.nano()}
 		f.Lane, f.Key = delivery.Priority(d.byte()), delivery.KeyHash(d.uvarint())
-		f.Attempts, f.Copy = d.int(), d.eventCopy()
+		f.Attempts, f.Copy, f.Dead = d.int(), d.eventCopy(), d.maybeDead()
 		fact = f
 	case factPurged:
-		fact = &delivery.Purged{Lease: d.lease(), Event: d.eventKey(), Subscriber: d.subscriber(), At: d.nano()}
+		fact = &delivery.Purged{Lease: d.lease(), Event: d.eventKey(), Subscriber: d.subscriber(), At: d.nano(), Dead: d.maybeDead()}
 	case factExpunged:
 		fact = d.expungedFact()
 	case factDropped:
@@ -223,6 +224,7 @@ func (d *decoder) expungedFact() *delivery.Expunged {
 	for range d.count(1) {
 		f.Targets = append(f.Targets, d.subscriber())
 	}
+	f.Dead = d.factDead()
 	return f
 }
 
@@ -232,5 +234,53 @@ func (d *decoder) droppedFact() *delivery.Dropped {
 	for range d.count(16) {
 		f.Rows = append(f.Rows, d.factRow())
 	}
+	f.Dead = d.factDead()
 	return f
+}
+
+func appendDeadName(b []byte, l *delivery.DeadLetter) []byte {
+	b = binary.AppendUvarint(b, uint64(l.Tenant))
+	b = append(binary.AppendUvarint(b, uint64(l.Subscriber)), l.Event[:]...)
+	return appendNano(b, l.At)
+}
+
+func appendMaybeDead(b []byte, l *delivery.DeadLetter) []byte {
+	if l == nil {
+		return appendBool(b, false)
+	}
+	return appendDeadName(appendBool(b, true), l)
+}
+
+func appendFactDead(b []byte, list []delivery.DeadLetter) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for i := range list {
+		b = appendDeadName(b, &list[i])
+	}
+	return b
+}
+
+func (d *decoder) deadName() delivery.DeadLetter {
+	tenant := d.uvarint()
+	if tenant > math.MaxUint32 {
+		d.fail("tenant of a dead letter")
+	}
+	return delivery.DeadLetter{
+		Tenant:     delivery.TenantNum(tenant), //nolint:gosec // checked
+		Subscriber: d.subscriber(), Event: d.eventKey(), At: d.nano(),
+	}
+}
+
+func (d *decoder) maybeDead() *delivery.DeadLetter {
+	if !d.bool() {
+		return nil
+	}
+	l := d.deadName()
+	return &l
+}
+
+func (d *decoder) factDead() (list []delivery.DeadLetter) {
+	for range d.count(16) {
+		list = append(list, d.deadName())
+	}
+	return list
 }

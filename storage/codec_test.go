@@ -145,13 +145,21 @@ func (g gen) fact(kind int) delivery.Fact {
 		if g.maybe() {
 			f.Copy = g.event()
 		}
+		if g.maybe() {
+			f.Dead = g.dead()
+		}
 		return f
 	case 4:
-		return &delivery.Purged{Lease: g.lease(), At: g.time(), Event: g.key(), Subscriber: delivery.SubscriberNum(g.number())}
+		f := &delivery.Purged{Lease: g.lease(), At: g.time(), Event: g.key(), Subscriber: delivery.SubscriberNum(g.number())}
+		if g.maybe() {
+			f.Dead = g.dead()
+		}
+		return f
 	case 5:
 		f := &delivery.Expunged{Lease: g.lease(), At: g.time(), Event: g.key(), Reason: delivery.Reason(g.IntN(64))}
 		for range g.IntN(3) {
 			f.Targets = append(f.Targets, delivery.SubscriberNum(g.number()))
+			f.Dead = append(f.Dead, *g.dead())
 		}
 		return f
 	case 6:
@@ -160,10 +168,17 @@ func (g gen) fact(kind int) delivery.Fact {
 		}
 		for range g.IntN(3) {
 			f.Rows = append(f.Rows, g.row())
+			f.Dead = append(f.Dead, *g.dead())
 		}
 		return f
 	default:
 		return &delivery.HealthChanged{Lease: g.lease(), Subscriber: delivery.SubscriberNum(g.number()), Health: g.health()}
+	}
+}
+
+func (g gen) dead() *delivery.DeadLetter {
+	return &delivery.DeadLetter{
+		Tenant: delivery.TenantNum(g.Uint32()), Subscriber: delivery.SubscriberNum(g.number()), Event: g.key(), At: g.time(),
 	}
 }
 

@@ -27,6 +27,7 @@ type Filter struct {
 	Topic      string    // a pattern, see [delivery.MatchTopic]
 	Since      time.Time // the event was accepted at or after it
 	Until      time.Time // the event was accepted before it
+	DiedBefore time.Time // the delivery died before it; of dead letters
 }
 
 // ErrBadFilter: the filter names neither an event, nor a subscriber, nor a
@@ -63,7 +64,7 @@ const (
 	cursorSubscriber byte = 's'
 	cursorTenant     byte = 't'
 	cursorEvents     byte = 'v'
-	cursorDead       byte = 'd'
+	cursorDead       byte = 'x'
 )
 
 // cursor is a place in a listing: the listing goes on after it.
@@ -72,7 +73,7 @@ type cursor struct {
 	event delivery.EventKey
 	hour  hour
 	sub   delivery.SubscriberNum
-	index uint64
+	index uint64 // of dead letters: the time of death
 }
 
 func (c cursor) String() string {

@@ -59,16 +59,17 @@ func (s *Store) DeadLetter(_ context.Context, key delivery.EventKey, sub deliver
 	return sum, e, nil
 }
 
-// DeadLetters lists the dead letters of subscribers: by subscriber, newest event
-// first. A tenant's are those of its subscribers. Reason, Signature, Topic, Since
-// and Until of the filter count.
-func (s *Store) DeadLetters(ctx context.Context, subs []delivery.SubscriberNum, f Filter, after string, limit int) (Page, error) {
+// DeadLetters lists the dead letters of a subscriber or of a tenant: what died last
+// comes first. Subscriber or Tenant, Reason, Signature, Topic, Since, Until and
+// DiedBefore of the filter count.
+func (s *Store) DeadLetters(ctx context.Context, f Filter, after string, limit int) (Page, error) {
 	c, err := parseCursor(after, cursorDead)
 	l := lister{s: s, f: &f, limit: clampLimit(limit)}
+	if err == nil && f.Subscriber == 0 && f.Tenant == 0 {
+		err = ErrBadFilter
+	}
 	if err == nil {
-		sorted := slices.Compact(slices.Sorted(slices.Values(subs)))
-		from, _ := slices.BinarySearch(sorted, c.sub)
-		err = s.view(func(db *pebble.DB) error { return l.dead(ctx, db, sorted[from:], c) })
+		err = s.view(func(db *pebble.DB) error { return l.dead(ctx, db, c) })
 	}
 	if err != nil {
 		return Page{}, fmt.Errorf("dead letters: %w", err)
@@ -76,54 +77,84 @@ func (s *Store) DeadLetters(ctx context.Context, subs []delivery.SubscriberNum, 
 	return l.page, nil
 }
 
-func (l *lister) dead(ctx context.Context, db *pebble.DB, subs []delivery.SubscriberNum, c cursor) error {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixDead}, UpperBound: []byte{prefixDead + 1}})
+// deadSpan returns the keys that list what the filter asks for, and where a
+// listing goes on: below the dead letter of the cursor.
+func (l *lister) deadSpan(c cursor) keyRange {
+	prefix := appendTenantDead(nil, l.f.Tenant)
+	if sub := l.f.Subscriber; sub != 0 {
+		prefix = appendPartSub(nil, prefixDied, l.s.partition(sub), sub)
+	}
+	// Nothing dies before it was accepted.
+	r := keyRange{appendMilli48(slices.Clip(prefix), l.f.Since), keyAfter(prefix)}
+	if !l.f.DiedBefore.IsZero() {
+		r.end = appendMilli48(slices.Clip(prefix), l.f.DiedBefore)
+	}
+	if c.event.IsZero() {
+		return r
+	}
+	at := delivery.DeadLetter{
+		Tenant: l.f.Tenant, Subscriber: c.sub, Event: c.event, At: milliTime(c.index),
+	}
+	below := appendTenantDeadRow(nil, &at)
+	if l.f.Subscriber != 0 {
+		below = appendDiedRow(nil, l.s.partition(l.f.Subscriber), &at)
+	}
+	if string(below) < string(r.end) {
+		r.end = below
+	}
+	return r
+}
+
+func (l *lister) dead(ctx context.Context, db *pebble.DB, c cursor) error {
+	span := l.deadSpan(c)
+	if string(span.start) >= string(span.end) {
+		return nil
+	}
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: span.start, UpperBound: span.end})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	from := firstEventKey(l.f.Since)
-	for _, sub := range subs {
-		below := l.f.upperEvent()
-		if sub == c.sub && !c.event.IsZero() {
-			below = c.event
-		} else {
-			c.sub, c.event = sub, delivery.EventKey{}
-		}
+	for ok := it.Last(); ok; ok = it.Prev() {
 		if !l.more(ctx, c) {
 			return ctx.Err()
 		}
-		p := l.s.partition(sub)
-		lower := appendDeadRow(nil, p, sub, from)
-		for ok := it.SeekLT(appendDeadRow(nil, p, sub, below)); ok && string(it.Key()) >= string(lower); ok = it.Prev() {
-			if !l.more(ctx, c) {
-				return ctx.Err()
-			}
-			if len(it.Key()) != deadRowLen {
-				return errCorrupt
-			}
-			c.event = delivery.EventKey(it.Key()[partSubLen:])
-			v, err := it.ValueAndErr()
-			if err != nil {
-				return err
-			}
-			l.addDead(c.event, sub, v)
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		name, err := parseDied(it.Key(), v)
+		if err != nil {
+			return err
+		}
+		c.event, c.sub, c.index = name.Event, name.Subscriber, milliOf(name.At)
+		if !l.f.inTime(name.Event) {
+			continue
+		}
+		if err := l.addDead(db, &name); err != nil {
+			return err
 		}
 	}
 	return it.Error()
 }
 
-func (l *lister) addDead(key delivery.EventKey, sub delivery.SubscriberNum, value []byte) {
-	sum := Summary{Event: key, Subscriber: sub}
-	row, err := decodeDead(key, value, false)
-	if err != nil {
+func (l *lister) addDead(db *pebble.DB, name *delivery.DeadLetter) error {
+	sum := Summary{Event: name.Event, Subscriber: name.Subscriber}
+	row, ok, err := l.s.dead(db, name.Event, name.Subscriber, false)
+	switch {
+	case errors.Is(err, errCorrupt):
 		sum.State, sum.Err = delivery.StateDead, err
 		l.page.Items = append(l.page.Items, sum)
-		return
+		return nil
+	case err != nil:
+		return err
+	case !ok || !diedAt(row.at, name.Event).Equal(name.At):
+		return nil // left over from a dead letter that could not be read when it went
 	}
 	row.summary(&sum)
 	sum.Header = row.event
 	if l.f.matchesEvent(sum.Header) && l.f.matchesState(&sum) {
 		l.page.Items = append(l.page.Items, sum)
 	}
+	return nil
 }

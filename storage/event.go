@@ -97,22 +97,27 @@ func (s *Store) EventPage(keys []delivery.EventKey, most int64) (out []*delivery
 }
 
 // copyForDead gives a dead letter its own copy of the event, and of its spool
-// file. An event that is gone leaves a dead letter without a payload.
+// file. Where the event was deleted meanwhile nothing is left that could be sent
+// again, so the delivery is canceled. A spool file that is missing is missing in
+// the dead letter as well, which names it.
 func (c *committer) copyForDead(m *delivery.Moved) error {
 	e, _, err := readEvent(c.db, m.Row.Event, true)
 	if errors.Is(err, delivery.ErrEventGone) {
+		m.Next, m.Reason, m.Signature = delivery.NextCanceled, delivery.ReasonEventDeleted, ""
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if e.Spool != "" {
-		if e.Spool, err = c.spool.keep(e.Spool, m.Row.Event, m.Row.Subscriber); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
+		name, err := c.spool.keep(e.Spool, m.Row.Event, m.Row.Subscriber)
+		if errors.Is(err, fs.ErrNotExist) {
+			name, err = spoolName(m.Row.Event, m.Row.Subscriber), nil
+		}
+		if err != nil {
 			return err
 		}
+		e.Spool = name
 	}
 	m.Copy = e
 	return nil

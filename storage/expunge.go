@@ -18,7 +18,9 @@ import (
 // may have a dead letter of an event whose row is gone already.
 func (s *Store) Expunge(ctx context.Context, at time.Time, key delivery.EventKey, reason delivery.Reason, also ...delivery.SubscriberNum) error {
 	var fact *delivery.Expunged
-	err := s.step(ctx, &step{run: func(db *pebble.DB, b *building) error {
+	// Alone: it must see the dead letter that the batch before has written, and
+	// what comes after must not copy a payload that is gone.
+	err := s.step(ctx, &step{alone: true, run: func(db *pebble.DB, b *building) error {
 		var err error
 		fact, err = b.expunge(db, at, key, reason, also)
 		return err
@@ -40,6 +42,18 @@ func (b *building) expunge(db *pebble.DB, at time.Time, key delivery.EventKey, r
 		fact.Targets = append(fact.Targets, targets[i].Subscriber)
 	}
 	fact.Targets = append(fact.Targets, also...)
+	for _, sub := range fact.Targets {
+		row, ok, err := readDead(db, delivery.PartitionOf(sub, b.c.meta.partitions), key, sub, false)
+		if errors.Is(err, errCorrupt) {
+			continue // it goes by its name; retention finds what lists it
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name := row.name(key, sub); ok && name != nil {
+			fact.Dead = append(fact.Dead, *name)
+		}
+	}
 	b.apply(fact)
 	return fact, nil
 }
@@ -145,10 +159,14 @@ func (s *Store) DropSubscriber(ctx context.Context, at time.Time, sub delivery.S
 			if err != nil {
 				return err
 			}
-			last = len(rows) == 0
+			dead, err := b.c.deadOf(sub, stepSize-len(rows))
+			if err != nil {
+				return err
+			}
+			last = len(rows)+len(dead) == 0
 			b.touched[DeliveryRef{Subscriber: sub}] = struct{}{}
 			b.apply(&delivery.Dropped{
-				Lease: b.c.lease, At: at, Subscriber: sub, Reason: reason, Rows: rows, Last: last,
+				Lease: b.c.lease, At: at, Subscriber: sub, Reason: reason, Rows: rows, Dead: dead, Last: last,
 			})
 			return nil
 		}})

@@ -134,7 +134,7 @@ func answers(t *testing.T, b *bench, key delivery.EventKey) (list []answer) {
 		err = errors.Join(err, item.Err)
 	}
 	add("deliveries", err, keys)
-	page, err = b.DeadLetters(t.Context(), []delivery.SubscriberNum{1, 2}, Filter{}, "", 100)
+	page, err = b.DeadLetters(t.Context(), Filter{Tenant: 7}, "", 100)
 	for _, item := range page.Items {
 		err = errors.Join(err, item.Err)
 	}
@@ -194,7 +194,7 @@ func TestOnePartitionIsDroppedAndBuiltAgainWithoutTouchingAnother(t *testing.T) 
 		p := b.partition(sub)
 		drop := db.NewBatch()
 		mine := map[string]bool{}
-		for _, kind := range []byte{prefixReady, prefixRetry, prefixParked, prefixBlocked, prefixWake, prefixLease, prefixHealth, prefixTime, prefixDead} {
+		for _, kind := range []byte{prefixReady, prefixRetry, prefixParked, prefixBlocked, prefixWake, prefixLease, prefixHealth, prefixTime, prefixDead, prefixDied} {
 			from := appendPart(nil, kind, p)
 			noErr(t, drop.DeleteRange(from, keyAfter(from), nil))
 			mine[fmt.Sprintf("%c %x", kind, from[1:])] = true

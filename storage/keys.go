@@ -27,12 +27,14 @@ const (
 	prefixHealth  byte = 'H' // partition, subscriber
 	prefixTime    byte = 'T' // partition, hour, subscriber, event
 	prefixDead    byte = 'X' // partition, subscriber, event
+	prefixDied    byte = 'Y' // partition, subscriber, died, event
 )
 
 // Kinds of index, the byte after [prefixIndex]. Those from indexRegistry up
 // belong to the configuration registry.
 const (
 	indexTenantEvents byte = 0x01 // tenant, event: what a tenant published, by time
+	indexTenantDead   byte = 0x02 // tenant, died, subscriber, event
 	indexRegistry     byte = 0x10
 )
 
@@ -150,7 +152,9 @@ const (
 	wakeRowLen   = 1 + 2 + 6 + 8 + 8
 	timeRowLen   = 1 + 2 + 4 + 8 + 16
 	deadRowLen   = partSubLen + 16
+	diedRowLen   = partSubLen + 6 + 16
 	tenantRowLen = 2 + 4 + 16
+	tenantDead   = 2 + 4 + 6 + 8 + 16
 	openRowLen   = 1 + 4
 )
 

@@ -9,8 +9,9 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-// FormatVersion is the version of keys and values that this code writes.
-const FormatVersion = 1
+// FormatVersion is the version of keys and values that this code writes. A store
+// of an older one is brought to it when it is opened; see [migrate].
+const FormatVersion = 2
 
 // FormatError: the store was written by a newer version of the program.
 type FormatError struct {
@@ -100,6 +101,11 @@ func loadMeta(db *pebble.DB, b *pebble.Batch, partitions int) (meta, error) {
 			return meta{}, err
 		}
 		return raise(db, b, partitions)
+	}
+	if format < FormatVersion {
+		if err := setMeta(b, metaFormat, FormatVersion); err != nil {
+			return meta{}, err
+		}
 	}
 	stored, ok, err := readMeta(db, metaPartitions)
 	if err != nil {

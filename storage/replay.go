@@ -61,13 +61,13 @@ func (b *building) replay(db *pebble.DB, at time.Time, r *Replay) error {
 	if _, ok := b.touched[ref]; ok {
 		return wrap(delivery.ErrState)
 	}
-	attempts, deadCopy, err := b.replayable(db, r)
+	attempts, deadCopy, dead, err := b.replayable(db, r)
 	if err != nil {
 		return wrap(err)
 	}
 	e, _, err := readEvent(db, r.Event, false)
 	fact := &delivery.Replayed{
-		Lease: b.c.lease, At: at, Event: r.Event, Subscriber: r.Subscriber.Num, Attempts: attempts,
+		Lease: b.c.lease, At: at, Event: r.Event, Subscriber: r.Subscriber.Num, Attempts: attempts, Dead: dead,
 	}
 	switch {
 	case err == nil:
@@ -94,32 +94,32 @@ func (b *building) replay(db *pebble.DB, at time.Time, r *Replay) error {
 }
 
 // replayable decides whether a delivery may be replayed, and returns its
-// attempts so far and the dead letter's copy of the event.
-func (b *building) replayable(db *pebble.DB, r *Replay) (attempts int, e *delivery.Event, err error) {
+// attempts so far and, of a dead letter, its copy of the event and its name.
+func (b *building) replayable(db *pebble.DB, r *Replay) (attempts int, e *delivery.Event, dead *delivery.DeadLetter, err error) {
 	sub := r.Subscriber.Num
 	p := delivery.PartitionOf(sub, b.c.meta.partitions)
 	row, ok, err := readDead(db, p, r.Event, sub, true)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if ok {
-		return row.attempts, row.event, nil
+		return row.attempts, row.event, row.name(r.Event, sub), nil
 	}
 	v, ok, err := getFrom(db, appendTimeRow(nil, p, sub, r.Event))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if !ok {
-		return 0, nil, delivery.ErrNoDelivery
+		return 0, nil, nil, delivery.ErrNoDelivery
 	}
 	t := timeline{key: r.Event}
 	if err := t.read(v, false); err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if t.state != delivery.StateDelivered || !r.Force {
-		return 0, nil, fmt.Errorf("it is %s (%s): %w", t.state, t.reason, delivery.ErrState)
+		return 0, nil, nil, fmt.Errorf("it is %s (%s): %w", t.state, t.reason, delivery.ErrState)
 	}
-	return t.attempts, nil, nil
+	return t.attempts, nil, nil, nil
 }
 
 // DeliveryRef names a delivery by its numbers.
@@ -155,7 +155,7 @@ func (s *Store) Purge(ctx context.Context, at time.Time, list []DeliveryRef) []e
 }
 
 func (b *building) purge(db *pebble.DB, at time.Time, d DeliveryRef) error {
-	_, ok, err := readDead(db, delivery.PartitionOf(d.Subscriber, b.c.meta.partitions), d.Event, d.Subscriber, false)
+	row, ok, err := readDead(db, delivery.PartitionOf(d.Subscriber, b.c.meta.partitions), d.Event, d.Subscriber, false)
 	if _, touched := b.touched[d]; err == nil && (!ok || touched) {
 		err = delivery.ErrNoDelivery
 	}
@@ -163,6 +163,6 @@ func (b *building) purge(db *pebble.DB, at time.Time, d DeliveryRef) error {
 		return fmt.Errorf("purge %s of subscriber %d: %w", d.Event, d.Subscriber, err)
 	}
 	b.touched[d] = struct{}{}
-	b.apply(&delivery.Purged{Lease: b.c.lease, At: at, Event: d.Event, Subscriber: d.Subscriber})
+	b.apply(&delivery.Purged{Lease: b.c.lease, At: at, Event: d.Event, Subscriber: d.Subscriber, Dead: row.name(d.Event, d.Subscriber)})
 	return nil
 }

@@ -209,26 +209,26 @@ func (s *Store) compact(ctx context.Context, deleted []keyRange) error {
 	return ctx.Err()
 }
 
-// retainDead deletes dead letters that died before a time. Their keys say when
-// the event was accepted, which is earlier, so only old ones are looked at.
+// retainDead deletes dead letters that died before a time. The lists of the tenants
+// begin with them, so nothing that stays is looked at.
 func (s *Store) retainDead(ctx context.Context, before time.Time, info *RetainInfo) error {
-	next := []byte{prefixDead}
+	next := []byte{prefixIndex, indexTenantDead}
 	for next != nil && ctx.Err() == nil {
-		var refs []DeliveryRef
+		var list []delivery.DeadLetter
 		err := s.view(func(db *pebble.DB) (err error) {
-			refs, next, err = oldDead(db, next, before)
+			list, next, err = oldDead(db, next, before)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if len(refs) == 0 {
+		if len(list) == 0 {
 			continue
 		}
-		removed := make([]bool, len(refs))
+		removed := make([]bool, len(list))
 		if err := s.step(ctx, &step{run: func(db *pebble.DB, b *building) error {
-			for i, ref := range refs {
-				ok, err := b.forgetDead(db, ref, before)
+			for i := range list {
+				ok, err := b.forgetDead(db, &list[i])
 				if err != nil {
 					return err
 				}
@@ -238,57 +238,61 @@ func (s *Store) retainDead(ctx context.Context, before time.Time, info *RetainIn
 		}}); err != nil {
 			return err
 		}
-		for i, ref := range refs {
+		for i := range list {
 			if removed[i] {
 				info.Dead++
-				s.discard([]string{spoolName(ref.Event, ref.Subscriber)})
+				s.discard([]string{spoolName(list[i].Event, list[i].Subscriber)})
 			}
 		}
 	}
 	return ctx.Err()
 }
 
-// oldDead reads the next dead letters, from a key on, whose events are old
-// enough; and the key to go on with, nil = none.
-func oldDead(db *pebble.DB, from []byte, before time.Time) (refs []DeliveryRef, next []byte, err error) {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: []byte{prefixDead + 1}})
+// oldDead reads the next dead letters, from a key on, that died before a time; and
+// the key to go on with, nil = none.
+func oldDead(db *pebble.DB, from []byte, before time.Time) (list []delivery.DeadLetter, next []byte, err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: []byte{prefixIndex, indexTenantDead + 1}})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer it.Close()
-	limit := firstEventKey(before)
 	for ok := it.First(); ok; {
-		k := it.Key()
-		if len(k) != deadRowLen {
-			return nil, nil, errCorrupt
+		l, err := parseDied(it.Key(), nil)
+		if err != nil {
+			return nil, nil, err
 		}
-		if string(k[partSubLen:]) >= string(limit[:]) {
-			// What follows of this subscriber is younger.
-			ok = it.SeekGE(keyAfter(k[:partSubLen]))
+		if !l.At.Before(before) {
+			// What follows of this tenant died later.
+			ok = it.SeekGE(keyAfter(it.Key()[:6]))
 			continue
 		}
-		if len(refs) == stepSize {
-			return refs, append([]byte(nil), k...), nil
+		if len(list) == stepSize {
+			return list, append([]byte(nil), it.Key()...), nil
 		}
-		refs = append(refs, DeliveryRef{
-			Event: delivery.EventKey(k[partSubLen:]), Subscriber: delivery.SubscriberNum(binary.BigEndian.Uint64(k[3:])),
-		})
+		list = append(list, l)
 		ok = it.Next()
 	}
-	return refs, nil, it.Error()
+	return list, nil, it.Error()
 }
 
-// forgetDead deletes a dead letter if it is (still) one that died early enough.
-func (b *building) forgetDead(db *pebble.DB, ref DeliveryRef, before time.Time) (bool, error) {
-	p := delivery.PartitionOf(ref.Subscriber, b.c.meta.partitions)
-	row, ok, err := readDead(db, p, ref.Event, ref.Subscriber, false)
-	if errors.Is(err, errCorrupt) {
-		ok, err = true, nil // nothing can be done with it any more
-	}
-	if err != nil || !ok || !row.at.Before(before) {
+// forgetDead deletes a dead letter that died early enough, if it is still listed,
+// and its name only if it has died again since.
+func (b *building) forgetDead(db *pebble.DB, l *delivery.DeadLetter) (bool, error) {
+	if _, ok, err := getFrom(db, appendTenantDeadRow(nil, l)); err != nil || !ok {
 		return false, err
 	}
-	return true, b.b.Delete(appendDeadRow(nil, p, ref.Subscriber, ref.Event), nil)
+	p := delivery.PartitionOf(l.Subscriber, b.c.meta.partitions)
+	row, ok, err := readDead(db, p, l.Event, l.Subscriber, false)
+	if errors.Is(err, errCorrupt) {
+		return true, b.c.fold.removeDead(b.b, l) // nothing can be done with it any more
+	}
+	if err != nil {
+		return false, err
+	}
+	if ok && diedAt(row.at, l.Event).Equal(l.At) {
+		return true, b.c.fold.removeDead(b.b, l)
+	}
+	return false, b.c.fold.unlistDead(b.b, l)
 }
 
 // spoolGrace is how old an event must be before a file that nothing refers to

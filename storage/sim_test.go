@@ -190,6 +190,7 @@ type simDelivery struct {
 	state    delivery.State
 	attempts int
 	dead     bool
+	died     time.Time // the last time
 }
 
 // simSpan names the rows that one watermark is about.
@@ -433,6 +434,12 @@ func (s *sim) outcome() {
 func (s *sim) moved(d *simDelivery, m *delivery.Moved, to delivery.State) {
 	row := *d.row
 	pos := s.rec.last()
+	if to == delivery.StateDead && s.gone[row.Event] {
+		to = delivery.StateCanceled // nothing is left to replay
+		if m.Next != delivery.NextCanceled || m.Reason != delivery.ReasonEventDeleted {
+			s.b.tb.Errorf("a deleted event's delivery died: %+v", m)
+		}
+	}
 	d.state, d.attempts = to, attemptsAfter(m)
 	switch m.Next {
 	case delivery.NextRetry:
@@ -442,7 +449,9 @@ func (s *sim) moved(d *simDelivery, m *delivery.Moved, to delivery.State) {
 	default:
 		d.row = nil
 	}
-	d.dead = m.Next == delivery.NextDead
+	if d.dead = m.Next == delivery.NextDead; d.dead {
+		d.died = diedAt(m.At, row.Event)
+	}
 	if d.row != nil {
 		row.Seq, row.LeasedBy, row.Attempts = pos, 0, d.attempts
 		d.row = &row
@@ -499,7 +508,6 @@ func (s *sim) replay() {
 	force := s.rng.IntN(2) == 0
 	sub := &delivery.Subscriber{Num: d.ref.Subscriber, ID: "s"}
 	err := s.b.Replay(context.Background(), s.now, []Replay{{Event: d.ref.Event, Subscriber: sub, Force: force}})[0]
-	// What died after its event was deleted has no copy of it.
 	allowed := !s.gone[d.ref.Event] && (d.dead || d.state == delivery.StateDelivered && force)
 	if err != nil {
 		refused := errors.Is(err, delivery.ErrState) || errors.Is(err, delivery.ErrEventGone)
@@ -587,7 +595,44 @@ func (s *sim) check() {
 	tb := s.b.tb
 	tb.Helper()
 	s.checkRows()
+	s.checkDead()
 	s.checkDeliveries(s.all)
+}
+
+// checkDead reads the lists of dead letters, page by page: what died last is first.
+func (s *sim) checkDead() {
+	tb := s.b.tb
+	tb.Helper()
+	filters := []Filter{{Tenant: 7}, {Tenant: 7, DiedBefore: s.now.Add(-time.Hour), Since: s.now.Add(-20 * time.Hour)}}
+	for _, sub := range simSubs {
+		filters = append(filters, Filter{Subscriber: sub})
+	}
+	for _, f := range filters {
+		var want []*simDelivery
+		for _, d := range s.all {
+			if d.dead && (f.Subscriber == 0 || f.Subscriber == d.ref.Subscriber) && f.inTime(d.ref.Event) &&
+				(f.DiedBefore.IsZero() || d.died.Before(f.DiedBefore)) {
+				want = append(want, d)
+			}
+		}
+		slices.SortFunc(want, func(a, b *simDelivery) int {
+			return -cmp.Or(a.died.Compare(b.died), cmp.Compare(a.ref.Subscriber, b.ref.Subscriber), bytes.Compare(a.ref.Event[:], b.ref.Event[:]))
+		})
+		var got []Summary
+		for cursor, first := "", true; first || cursor != ""; first = false {
+			page, err := s.b.DeadLetters(context.Background(), f, cursor, 1+s.rng.IntN(maxLimit))
+			noErr(tb, err)
+			got, cursor = append(got, page.Items...), page.Next
+		}
+		if len(got) != len(want) {
+			tb.Fatalf("%+v lists %d dead letters, want %d", f, len(got), len(want))
+		}
+		for i, sum := range got {
+			if ref := (DeliveryRef{sum.Event, sum.Subscriber}); ref != want[i].ref || sum.Err != nil {
+				tb.Fatalf("%+v: dead letter %d is %+v (%v), want %+v", f, i, ref, sum.Err, want[i].ref)
+			}
+		}
+	}
 }
 
 // checkSome is check, of the deliveries a random part.

@@ -156,6 +156,10 @@ func (s *Store) raiseEpoch(db *pebble.DB) (meta, error) {
 	if err != nil {
 		return meta{}, err
 	}
+	// What the migration writes is in the log before the format that promises it.
+	if err := s.migrate(db, m.partitions); err != nil {
+		return meta{}, err
+	}
 	return m, s.applySynced(db, b)
 }
 

@@ -20,7 +20,7 @@ type DeliveryPath struct {
 type DeliveryFilter struct {
 	Tenant     string `query:"tenant" json:"tenant,omitempty" doc:"only this tenant's"`
 	Subscriber string `query:"subscriber" json:"subscriber,omitempty" doc:"only this subscriber's; needs tenant"`
-	State      string `query:"state" json:"state,omitempty" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled" doc:"only in this state"`
+	State      string `query:"state" json:"state,omitempty" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled" doc:"only in this state; with dead, what died last comes first"`
 	Reason     string `query:"reason" json:"reason,omitempty" doc:"only with this reason"`
 	Signature  string `query:"signature" json:"signature,omitempty" doc:"only dead letters with this signature: what they died of"`
 	Topic      string `query:"topic" json:"topic,omitempty" doc:"only topics that match this pattern"`

@@ -154,7 +154,7 @@ func (a *app) dlq() *cobra.Command {
 	var f filters
 	var p pages
 	list := &cobra.Command{
-		Use: "list", Short: "List dead letters", Args: noArgs,
+		Use: "list", Short: "List dead letters, those that died last first", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.state = "dead"
 			now := time.Now()
