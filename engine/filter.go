@@ -57,7 +57,7 @@ func (e *Engine) filter(in DeliveryFilter) (out storage.Filter, held bool, err e
 	if in.Reason != "" {
 		reason, ok := delivery.ParseReason(in.Reason)
 		if !ok {
-			f.add("reason", in.Reason, "one of the closed list of reasons", "see the docs, or a delivery's reason")
+			f.add("reason", in.Reason, fmt.Sprintf("one of %v", delivery.Reasons()), "check the spelling; deliveries show theirs")
 		}
 		out.Reason = reason
 	}

@@ -165,10 +165,10 @@ func (e *ConflictError) Error() string {
 // FieldError names one bad field: what was given, which rule it breaks and how
 // to mend it. Value never holds a secret; give "***" instead.
 type FieldError struct {
-	Field string `json:"field"`
-	Value string `json:"value"`
-	Rule  string `json:"rule"`
-	Hint  string `json:"hint"`
+	Field string `json:"field" doc:"where: a.b[0] of the body, a parameter, a header"`
+	Value string `json:"value" doc:"what was sent; *** where that may be a secret"`
+	Rule  string `json:"rule" doc:"what it broke"`
+	Hint  string `json:"hint" doc:"how to mend it"`
 }
 
 // InvalidError is input that no retry can make good.

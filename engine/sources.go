@@ -42,7 +42,7 @@ func (e *Engine) PutSource(_ context.Context, tenant, id string, raw json.RawMes
 	config, err := ingress.ParseSource(raw)
 	if err != nil {
 		return nil, false, &InvalidError{Fields: []FieldError{{
-			Field: "source", Rule: err.Error(), Hint: "see put-source in GET /v1/openapi.json",
+			Field: "source", Value: "***", Rule: err.Error(), Hint: "mend the field that is named; docs/api.md has them all under SourceSettings",
 		}}}
 	}
 	e.sources.Lock()

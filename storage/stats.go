@@ -11,17 +11,17 @@ import (
 
 // Stats describes a store.
 type Stats struct {
-	Epoch       delivery.Epoch `json:"epoch"`
-	Partitions  int            `json:"partitions"`
-	DiskBytes   uint64         `json:"disk_bytes"` // tables and log
-	WALBytes    uint64         `json:"wal_bytes"`  // live log
-	MemBytes    uint64         `json:"memtable_bytes"`
-	Tables      int64          `json:"tables"`
-	Compactions int64          `json:"compactions_running"`
-	Open        int64          `json:"open_deliveries"` // neither delivered nor dead nor canceled
-	Tenants     uint64         `json:"tenants"`
-	Subscribers uint64         `json:"subscribers"`
-	Spooled     int            `json:"spool_files"`
+	Epoch       delivery.Epoch `json:"epoch" doc:"how often the store was opened: the fencing token"`
+	Partitions  int            `json:"partitions" doc:"of the store"`
+	DiskBytes   uint64         `json:"disk_bytes" doc:"tables and log"` // tables and log
+	WALBytes    uint64         `json:"wal_bytes" doc:"live log"`        // live log
+	MemBytes    uint64         `json:"memtable_bytes" doc:"in memory, not yet in a table"`
+	Tables      int64          `json:"tables" doc:"files that hold records"`
+	Compactions int64          `json:"compactions_running" doc:"now"`
+	Open        int64          `json:"open_deliveries" doc:"neither delivered nor dead nor canceled"` // neither delivered nor dead nor canceled
+	Tenants     uint64         `json:"tenants" doc:"registered"`
+	Subscribers uint64         `json:"subscribers" doc:"registered"`
+	Spooled     int            `json:"spool_files" doc:"large payloads in files of their own"`
 }
 
 // Stats reads the store's figures; it scans nothing but the counters of open

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/dispatcher-engine/dispatcher/engine"
 )
@@ -201,54 +198,4 @@ func forbidden(detail string) *Problem { return newProblem(http.StatusForbidden,
 func mine(ctx context.Context, tenant string) bool {
 	c := callerOf(ctx)
 	return c.Tenant == "" || c.Tenant == tenant
-}
-
-// declare writes the access of every operation into the document: a sentence for
-// people, an extension for programs, and the answers that it leads to.
-func declare(doc *huma.OpenAPI, problem *huma.Schema) {
-	for path, item := range doc.Paths {
-		for method, op := range operations(item) {
-			need, ok := routes[method+" "+path]
-			if !ok || len(op.Security) == 0 && op.Security != nil {
-				continue // open: health
-			}
-			scopes := []string{string(engine.TokenAdmin)}
-			if need.scope == anyScope {
-				scopes = []string{string(engine.TokenAdmin), string(engine.TokenPublish), string(engine.TokenRead)}
-			} else if need.scope != engine.TokenAdmin {
-				scopes = append(scopes, string(need.scope))
-			}
-			slices.Sort(scopes)
-			if op.Extensions == nil {
-				op.Extensions = map[string]any{}
-			}
-			op.Extensions["x-scopes"] = scopes
-			answer := func(status int, text string) {
-				code := fmt.Sprint(status)
-				if op.Responses[code] == nil {
-					op.Responses[code] = &huma.Response{
-						Description: text, Content: map[string]*huma.MediaType{problemType: {Schema: problem}},
-					}
-				}
-			}
-			answer(http.StatusUnauthorized, "no token, or one that is not known or has expired")
-			if need.scope != anyScope {
-				answer(http.StatusForbidden, "the token's scope or tenant is not enough")
-			}
-		}
-	}
-}
-
-// operations are the operations of a path by method.
-func operations(item *huma.PathItem) map[string]*huma.Operation {
-	out := map[string]*huma.Operation{}
-	for method, op := range map[string]*huma.Operation{
-		http.MethodGet: item.Get, http.MethodPut: item.Put, http.MethodPost: item.Post,
-		http.MethodDelete: item.Delete, http.MethodPatch: item.Patch,
-	} {
-		if op != nil {
-			out[method] = op
-		}
-	}
-	return out
 }

@@ -11,11 +11,11 @@ import (
 
 // DeadGroup is the dead letters of one subscriber that died of the same thing.
 type DeadGroup struct {
-	Tenant     string   `json:"tenant"`
-	Subscriber string   `json:"subscriber"`
+	Tenant     string   `json:"tenant" doc:"whose they are"`
+	Subscriber string   `json:"subscriber" doc:"whom they did not reach"`
 	Signature  string   `json:"signature" doc:"reason and what the last attempt met; filter lists and replays by it"`
-	Reason     string   `json:"reason"`
-	Count      int      `json:"count"`
+	Reason     string   `json:"reason" doc:"why they were given up"`
+	Count      int      `json:"count" doc:"how many"`
 	Bytes      int64    `json:"bytes" doc:"of their payloads"`
 	First      *string  `json:"first,omitempty" format:"date-time" doc:"the first of them died"`
 	Last       *string  `json:"last,omitempty" format:"date-time" doc:"the last of them died"`
@@ -47,7 +47,7 @@ func (q *deadGroupsQuery) filter() (engine.DeliveryFilter, error) {
 }
 
 func (s *Server) registerDeadGroups() {
-	groups := operation(http.MethodGet, "/v1/dlq/groups", "group-dead", "Group dead letters by what they died of", http.StatusOK)
+	groups := operation(http.MethodGet, "/v1/dlq/groups", "group-dead", "Group dead letters by what they died of", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, groups, func(ctx context.Context, in *deadGroupsQuery) (*bodyOf[DeadGroupsAnswer], error) {
 		filter, err := in.filter()
 		if err != nil {

@@ -44,9 +44,7 @@ func instant(field, s string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		p := newProblem(http.StatusUnprocessableEntity, "the request has fields that cannot be accepted")
-		p.Errors = []engine.FieldError{{Field: field, Value: clip(s), Rule: "an RFC 3339 time", Hint: "write 2026-01-02T15:04:05Z"}}
-		return at, p
+		return at, invalid(engine.FieldError{Field: field, Value: clip(s), Rule: "an RFC 3339 time", Hint: hintTime})
 	}
 	return at, nil
 }
@@ -73,7 +71,7 @@ func (b replayBody) input() (engine.ReplayInput, error) {
 
 // ReplayAnswer tells what a bulk replay did.
 type ReplayAnswer struct {
-	Replayed   int    `json:"replayed"`
+	Replayed   int    `json:"replayed" doc:"how many"`
 	NextCursor string `json:"next_cursor" doc:"not empty when limit stopped it"`
 }
 
@@ -102,12 +100,12 @@ type (
 		Body DeliveryFilter
 	}
 	purged struct {
-		Purged int `json:"purged"`
+		Purged int `json:"purged" doc:"how many"`
 	}
 )
 
 func (s *Server) registerDeliveries() {
-	list := operation(http.MethodGet, "/v1/deliveries", "list-deliveries", "List deliveries, newest first", http.StatusOK)
+	list := operation(http.MethodGet, "/v1/deliveries", "list-deliveries", "List deliveries, newest first", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, list, func(ctx context.Context, in *deliveryList) (*pageOf[Delivery], error) {
 		filter, err := in.filter()
 		if err != nil {
@@ -119,7 +117,7 @@ func (s *Server) registerDeliveries() {
 		}
 		return newPage(mapped(rows, deliveryOut), next), nil
 	})
-	get := operation(http.MethodGet, "/v1/deliveries/{id}", "get-delivery", "Show a delivery with its timeline", http.StatusOK)
+	get := operation(http.MethodGet, "/v1/deliveries/{id}", "get-delivery", "Show a delivery with its timeline", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *DeliveryPath) (*bodyOf[DeliveryDetail], error) {
 		info, timeline, err := s.node.GetDelivery(ctx, in.ID)
 		if err != nil {
@@ -130,7 +128,7 @@ func (s *Server) registerDeliveries() {
 		}
 		return ok(DeliveryDetail{Delivery: deliveryOut(info), Timeline: mapped(timeline, entryOut)}), nil
 	})
-	replay := operation(http.MethodPost, "/v1/deliveries/{id}/replay", "replay-delivery", "Send a dead delivery again, under the same id", http.StatusAccepted)
+	replay := operation(http.MethodPost, "/v1/deliveries/{id}/replay", "replay-delivery", "Send a dead delivery again, under the same id", http.StatusAccepted, http.StatusNotFound, http.StatusConflict)
 	huma.Register(s.api, replay, func(ctx context.Context, in *replayOne) (*bodyOf[Delivery], error) {
 		info, err := s.node.ReplayDelivery(ctx, in.ID, orZero(in.Body).Force)
 		if err != nil {
@@ -143,7 +141,7 @@ func (s *Server) registerDeliveries() {
 
 func (s *Server) registerDeadLetters() {
 	s.registerDeadGroups()
-	replay := operation(http.MethodPost, "/v1/dlq/replay", "replay-dead", "Replay the dead letters that match", http.StatusAccepted)
+	replay := operation(http.MethodPost, "/v1/dlq/replay", "replay-dead", "Replay the dead letters that match", http.StatusAccepted, http.StatusNotFound)
 	huma.Register(s.api, replay, func(ctx context.Context, in *replayMany) (*bodyOf[ReplayAnswer], error) {
 		filter, err := in.Body.filter()
 		if err != nil {
@@ -155,7 +153,7 @@ func (s *Server) registerDeadLetters() {
 		}
 		return &bodyOf[ReplayAnswer]{Status: http.StatusAccepted, Body: ReplayAnswer{Replayed: r.Replayed, NextCursor: r.Cursor}}, nil
 	})
-	purge := operation(http.MethodPost, "/v1/dlq/purge", "purge-dead", "Remove the dead letters that match, payloads included", http.StatusOK)
+	purge := operation(http.MethodPost, "/v1/dlq/purge", "purge-dead", "Remove the dead letters that match, payloads included", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, purge, func(ctx context.Context, in *purgeMany) (*bodyOf[purged], error) {
 		filter, err := in.Body.filter()
 		if err != nil {

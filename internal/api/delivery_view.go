@@ -11,16 +11,16 @@ import (
 type Delivery struct {
 	ID          string  `json:"id" doc:"{event key}.{subscriber}"`
 	EventID     string  `json:"event_id" doc:"webhook-id on the wire"`
-	Tenant      string  `json:"tenant"`
-	Subscriber  string  `json:"subscriber"`
-	Topic       string  `json:"topic"`
-	State       string  `json:"state" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled"`
+	Tenant      string  `json:"tenant" doc:"whose event it is"`
+	Subscriber  string  `json:"subscriber" doc:"whom it goes to"`
+	Topic       string  `json:"topic" doc:"of the event"`
+	State       string  `json:"state" enum:"received,leased,attempted,retrying,held,delivered,dead,canceled" doc:"where in its life it is"`
 	Reason      string  `json:"reason,omitempty" doc:"why it is in that state"`
 	Signature   string  `json:"signature,omitempty" doc:"with dead: what it died of, as in the groups of dead letters"`
-	Attempts    int     `json:"attempts"`
-	NextAttempt *string `json:"next_attempt,omitempty" format:"date-time"`
-	AcceptedAt  *string `json:"accepted_at,omitempty" format:"date-time"`
-	UpdatedAt   *string `json:"updated_at,omitempty" format:"date-time"`
+	Attempts    int     `json:"attempts" doc:"made so far"`
+	NextAttempt *string `json:"next_attempt,omitempty" format:"date-time" doc:"absent when none is planned"`
+	AcceptedAt  *string `json:"accepted_at,omitempty" format:"date-time" doc:"when the event was stored"`
+	UpdatedAt   *string `json:"updated_at,omitempty" format:"date-time" doc:"its last transition"`
 	Size        int64   `json:"size" doc:"payload bytes"`
 	TraceParent string  `json:"traceparent,omitempty" doc:"trace of the publish, in which the attempts are"`
 	PayloadHash string  `json:"payload_hash,omitempty" doc:"SHA-256 of the payload, hex"`
@@ -34,46 +34,46 @@ type DeliveryDetail struct {
 
 // Entry is one transition.
 type Entry struct {
-	At      string   `json:"at" format:"date-time"`
-	State   string   `json:"state"`
-	Reason  string   `json:"reason,omitempty"`
-	Node    string   `json:"node,omitempty"`
+	At      string   `json:"at" format:"date-time" doc:"when"`
+	State   string   `json:"state" doc:"entered then"`
+	Reason  string   `json:"reason,omitempty" doc:"why"`
+	Node    string   `json:"node,omitempty" doc:"which node did it"`
 	Token   uint64   `json:"token,omitempty" doc:"fencing token: the node's epoch"`
-	Next    *string  `json:"next_attempt,omitempty" format:"date-time"`
-	Note    string   `json:"note,omitempty"`
-	Attempt *Attempt `json:"attempt,omitempty"`
+	Next    *string  `json:"next_attempt,omitempty" format:"date-time" doc:"planned then"`
+	Note    string   `json:"note,omitempty" doc:"in words"`
+	Attempt *Attempt `json:"attempt,omitempty" doc:"with attempted: what happened"`
 }
 
 // Attempt is one try.
 type Attempt struct {
-	Number    int    `json:"number"`
+	Number    int    `json:"number" doc:"1, 2 …"`
 	Protocol  string `json:"protocol,omitempty" doc:"h1, h2 or h3; absent when no connection came up"`
 	Status    int    `json:"status,omitempty" doc:"HTTP status; absent without an answer"`
 	Class     string `json:"class" doc:"what it means: delivered, retry, throttled, unknown, rejected, gone, blocked, interrupted"`
 	Sent      string `json:"sent,omitempty" doc:"without an answer: never, refused, ambiguous"`
 	Cause     string `json:"cause,omitempty" doc:"without an answer: where it failed"`
-	Detail    string `json:"detail,omitempty"`
-	Reused    bool   `json:"reused_connection"`
+	Detail    string `json:"detail,omitempty" doc:"the cause in words"`
+	Reused    bool   `json:"reused_connection" doc:"no handshake was needed"`
 	Fallback  bool   `json:"fallback,omitempty" doc:"a second try inside this attempt, proven safe"`
 	RaceLoser string `json:"race_loser,omitempty" doc:"verdict of the connection that lost the race"`
-	Remote    string `json:"remote,omitempty"`
+	Remote    string `json:"remote,omitempty" doc:"address and port that it went to"`
 	Location  string `json:"location,omitempty" doc:"target of a redirect, not followed"`
-	StartedAt string `json:"started_at" format:"date-time"`
+	StartedAt string `json:"started_at" format:"date-time" doc:"when it began"`
 	Total     string `json:"total" doc:"duration"`
-	Phases    Phases `json:"phases_ms"`
-	BytesSent int64  `json:"bytes_sent"`
+	Phases    Phases `json:"phases_ms" doc:"where the time went, in milliseconds"`
+	BytesSent int64  `json:"bytes_sent" doc:"of the request"`
 	Response  string `json:"response,omitempty" doc:"the answer's body, up to 16 KiB"`
-	Truncated bool   `json:"response_truncated,omitempty"`
+	Truncated bool   `json:"response_truncated,omitempty" doc:"the answer was longer"`
 }
 
 // Phases are durations in milliseconds.
 type Phases struct {
-	DNS       float64 `json:"dns,omitempty"`
-	Connect   float64 `json:"connect,omitempty"`
-	TLS       float64 `json:"tls,omitempty"`
-	QUIC      float64 `json:"quic,omitempty"`
-	FirstByte float64 `json:"first_byte,omitempty"`
-	Total     float64 `json:"total"`
+	DNS       float64 `json:"dns,omitempty" doc:"name lookup"`
+	Connect   float64 `json:"connect,omitempty" doc:"TCP handshake"`
+	TLS       float64 `json:"tls,omitempty" doc:"TLS handshake"`
+	QUIC      float64 `json:"quic,omitempty" doc:"QUIC handshake"`
+	FirstByte float64 `json:"first_byte,omitempty" doc:"from the request to the first byte of the answer"`
+	Total     float64 `json:"total" doc:"all of it"`
 }
 
 func deliveryOut(d engine.DeliveryInfo) Delivery {

@@ -8,7 +8,7 @@ import (
 )
 
 // describe writes into the document what huma does not serve: health, metrics,
-// profiles, the document itself; and for every operation who may call it.
+// profiles, payloads, the document itself.
 func (s *Server) describe() {
 	doc := s.api.OpenAPI()
 	text := func(description, contentType string) *huma.Response {
@@ -66,5 +66,4 @@ func (s *Server) describe() {
 		op.Method = http.MethodGet
 		doc.AddOperation(op)
 	}
-	declare(doc, problem)
 }

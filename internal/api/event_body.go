@@ -2,11 +2,12 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -51,13 +52,31 @@ func decodeEvent(body []byte) (engine.EventInput, error) {
 
 // jsonFault turns a decoding error into a problem that names the field.
 func jsonFault(err error) *engine.InvalidError {
-	f := engine.FieldError{Field: "body", Rule: "one JSON object", Hint: strings.TrimPrefix(err.Error(), "json: ")}
+	f := engine.FieldError{
+		Field: "body", Value: "***", Rule: "one JSON object: " + strings.TrimPrefix(err.Error(), "json: "), Hint: "mend the JSON; jq . FILE shows where it breaks",
+	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		f = engine.FieldError{Field: e.Field, Value: e.Value, Rule: "must be a " + e.Type.String(), Hint: "see GET /v1/openapi.json"}
+		kind := jsonKind(e.Type)
+		f = engine.FieldError{Field: cmp.Or(e.Field, "body"), Value: e.Value, Rule: "must be " + kind, Hint: "send " + kind}
 	} else if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		f = engine.FieldError{Field: strings.Trim(name, `"`), Rule: "not a field of an event", Hint: "check the spelling; see GET /v1/openapi.json"}
+		f = engine.FieldError{Field: strings.Trim(name, `"`), Value: "***", Rule: "not a field of an event", Hint: hintSpelling}
 	}
 	return &engine.InvalidError{Fields: []engine.FieldError{f}}
+}
+
+// jsonKind says what JSON a Go type is read from.
+func jsonKind(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() { //nolint:exhaustive // the others are not fields of an event
+	case reflect.String:
+		return "a JSON string, in quotes"
+	case reflect.Slice:
+		return "a list of strings"
+	default:
+		return "a JSON object"
+	}
 }
 
 func (b *EventBody) input() (engine.EventInput, error) {
@@ -75,7 +94,7 @@ func (b *EventBody) input() (engine.EventInput, error) {
 	case b.PayloadBase64 != nil:
 		bytes, err := base64.StdEncoding.DecodeString(*b.PayloadBase64)
 		if err != nil {
-			add("payload_base64", "***", "standard base64 with padding", fmt.Sprint(err))
+			add("payload_base64", "***", "standard base64 with padding", "encode it with base64 -w0: "+err.Error())
 		}
 		in.Payload = bytes
 		if in.ContentType == "" {
@@ -92,7 +111,7 @@ func (b *EventBody) input() (engine.EventInput, error) {
 	if b.DeliverAt != "" {
 		at, err := time.Parse(time.RFC3339Nano, b.DeliverAt)
 		if err != nil {
-			add("deliver_at", clip(b.DeliverAt), "an RFC 3339 time", "write 2026-01-02T15:04:05Z")
+			add("deliver_at", clip(b.DeliverAt), "an RFC 3339 time", hintTime)
 		}
 		in.DeliverAt = at
 	}

@@ -22,16 +22,16 @@ type EventPath struct {
 
 // Event is an event on the wire.
 type Event struct {
-	ID            string              `json:"id"`
+	ID            string              `json:"id" doc:"webhook-id on the wire"`
 	Key           string              `json:"key" doc:"internal id: the first part of its deliveries' ids"`
-	Topic         string              `json:"topic"`
-	ContentType   string              `json:"content_type"`
+	Topic         string              `json:"topic" doc:"which subscribers it is for"`
+	ContentType   string              `json:"content_type" doc:"of the payload"`
 	Size          int64               `json:"size" doc:"payload bytes"`
-	OrderingKey   string              `json:"ordering_key,omitempty"`
-	Priority      string              `json:"priority,omitempty"`
-	DeliverAt     *string             `json:"deliver_at,omitempty" format:"date-time"`
-	AcceptedAt    *string             `json:"accepted_at" format:"date-time"`
-	TraceParent   string              `json:"traceparent,omitempty"`
+	OrderingKey   string              `json:"ordering_key,omitempty" doc:"events with the same key are delivered in order"`
+	Priority      string              `json:"priority,omitempty" doc:"absent = the subscriber's"`
+	DeliverAt     *string             `json:"deliver_at,omitempty" format:"date-time" doc:"not before"`
+	AcceptedAt    *string             `json:"accepted_at" format:"date-time" doc:"when it was stored"`
+	TraceParent   string              `json:"traceparent,omitempty" doc:"trace of the publish"`
 	Headers       map[string][]string `json:"headers,omitempty" doc:"headers of the webhook it came in, which go on with it; only when one event is shown"`
 	Payload       raw                 `json:"payload,omitempty" doc:"a JSON payload up to 256 KiB; only when one event is shown"`
 	PayloadBase64 string              `json:"payload_base64,omitempty" doc:"any other payload up to 256 KiB"`
@@ -83,7 +83,7 @@ const eventsPath = "/v1/tenants/{tenant}/events"
 
 func (s *Server) registerEvents(mux *guarded) {
 	s.describePublish(mux)
-	list := operation(http.MethodGet, eventsPath, "list-events", "List events, newest first", http.StatusOK)
+	list := operation(http.MethodGet, eventsPath, "list-events", "List events, newest first", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, list, func(ctx context.Context, in *eventList) (*pageOf[Event], error) {
 		rows, next, err := s.node.ListEvents(ctx, in.Tenant, in.page())
 		if err != nil {
@@ -91,7 +91,7 @@ func (s *Server) registerEvents(mux *guarded) {
 		}
 		return newPage(mapped(rows, eventOut), next), nil
 	})
-	get := operation(http.MethodGet, eventsPath+"/{id}", "get-event", "Show an event; its payload with the scope admin", http.StatusOK)
+	get := operation(http.MethodGet, eventsPath+"/{id}", "get-event", "Show an event; its payload with the scope admin", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *EventPath) (*bodyOf[Event], error) {
 		e, err := s.node.GetEvent(ctx, in.Tenant, in.ID)
 		if err != nil {
@@ -103,14 +103,14 @@ func (s *Server) registerEvents(mux *guarded) {
 		s.audit(ctx, "payload_shown", "tenant", in.Tenant, "event", in.ID, "bytes", e.Size)
 		return ok(eventWithPayload(e)), nil
 	})
-	remove := operation(http.MethodDelete, eventsPath+"/{id}", "delete-event", "Delete an event's payload and cancel what is pending", http.StatusNoContent)
+	remove := operation(http.MethodDelete, eventsPath+"/{id}", "delete-event", "Delete an event's payload and cancel what is pending", http.StatusNoContent, http.StatusNotFound)
 	huma.Register(s.api, remove, func(ctx context.Context, in *EventPath) (*struct{}, error) {
 		if err := s.node.DeleteEvent(ctx, in.Tenant, in.ID); err != nil {
 			return nil, problemFor(err, s.logger)
 		}
 		return nil, nil //nolint:nilnil // 204 has no body
 	})
-	deliveries := operation(http.MethodGet, eventsPath+"/{id}/deliveries", "list-event-deliveries", "List an event's deliveries", http.StatusOK)
+	deliveries := operation(http.MethodGet, eventsPath+"/{id}/deliveries", "list-event-deliveries", "List an event's deliveries", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, deliveries, func(ctx context.Context, in *eventDeliveries) (*pageOf[Delivery], error) {
 		rows, next, err := s.node.EventDeliveries(ctx, in.Tenant, in.ID, in.page())
 		if err != nil {
@@ -135,6 +135,7 @@ func (s *Server) describePublish(mux *guarded) {
 		Schema: &huma.Schema{Type: huma.TypeString, Pattern: "^[A-Za-z0-9_-]+$"},
 	}
 	problem := of(Problem{}, "Problem")
+	fails := func(text string) *huma.Response { return answer(text, problemType, problem) }
 	s.api.OpenAPI().AddOperation(&huma.Operation{
 		Method: http.MethodPost, Path: eventsPath, OperationID: "publish-event",
 		Summary:    "Publish an event; 202 means that it is durable",
@@ -143,11 +144,11 @@ func (s *Server) describePublish(mux *guarded) {
 			"application/json": {Schema: of(EventBody{}, "EventBody")},
 		}},
 		Responses: map[string]*huma.Response{
-			"200":     answer("the same event was accepted before", "application/json", of(Receipt{}, "Receipt")),
-			"202":     answer("accepted and durable", "application/json", of(Receipt{}, "Receipt")),
-			"409":     answer("the same id with other content", problemType, problem),
-			"503":     answer("not stored; try again after Retry-After", problemType, problem),
-			"default": answer("not stored", problemType, problem),
+			"200": answer("the same event was accepted before", "application/json", of(Receipt{}, "Receipt")),
+			"202": answer("accepted and durable", "application/json", of(Receipt{}, "Receipt")),
+			"400": fails("the body broke off"), "404": fails("no such tenant"),
+			"409": fails("the same id with other content"), "413": fails("the payload is too large"),
+			"422": {}, "500": {}, "503": fails("not stored; try again after Retry-After"),
 		},
 	})
 	s.api.OpenAPI().AddOperation(&huma.Operation{
@@ -158,8 +159,8 @@ func (s *Server) describePublish(mux *guarded) {
 			"application/x-ndjson": {Schema: of(EventBody{}, "EventBody")},
 		}},
 		Responses: map[string]*huma.Response{
-			"200":     answer("one answer a line, in order", "application/x-ndjson", of(batchLine{}, "BatchLine")),
-			"default": answer("nothing was stored", problemType, problem),
+			"200": answer("one answer a line, in order", "application/x-ndjson", of(batchLine{}, "BatchLine")),
+			"413": fails("the batch is too large, and nothing was stored"),
 		},
 	})
 }

@@ -9,8 +9,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -59,6 +57,20 @@ func newProblem(status int, detail string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}
 }
 
+// invalid is the problem of a request with fields that no retry can make good.
+func invalid(fields ...engine.FieldError) *Problem {
+	p := newProblem(http.StatusUnprocessableEntity, invalidDetail)
+	p.Errors = fields
+	return p
+}
+
+// tooLarge is the problem of a body over its bound in bytes.
+func tooLarge(size string, most int64, hint string) *Problem {
+	p := newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
+	p.Errors = []engine.FieldError{{Field: "body", Value: size, Rule: fmt.Sprintf("at most %d bytes", most), Hint: hint}}
+	return p
+}
+
 // problemFor translates an engine's error, once. What it does not know is an
 // internal error whose text stays in the log.
 func problemFor(err error, logger *slog.Logger) *Problem {
@@ -66,9 +78,7 @@ func problemFor(err error, logger *slog.Logger) *Problem {
 		return p
 	}
 	if e, ok := errors.AsType[*engine.InvalidError](err); ok {
-		p := newProblem(http.StatusUnprocessableEntity, "the request has fields that cannot be accepted")
-		p.Errors = e.Fields
-		return p
+		return invalid(e.Fields...)
 	}
 	if e, ok := errors.AsType[*engine.ConflictError](err); ok {
 		p := newProblem(http.StatusConflict, e.Rule)
@@ -119,78 +129,4 @@ func located(ctx huma.Context, _ string, v any) (any, error) {
 		return &own, nil
 	}
 	return v, nil
-}
-
-var hookErrors sync.Once
-
-// useProblems makes huma's own errors (validation, unknown fields, sizes) our
-// problem documents. huma keeps the hook in package variables, so it is set once.
-func useProblems() {
-	hookErrors.Do(func() {
-		huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
-			p := newProblem(status, msg)
-			for _, err := range errs {
-				if err == nil {
-					continue
-				}
-				if own, ok := errors.AsType[*Problem](err); ok {
-					return own
-				}
-				p.Errors = append(p.Errors, fieldOf(err))
-			}
-			return p
-		}
-		huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
-			err := huma.NewError(status, msg, errs...)
-			if p, ok := err.(*Problem); ok { //nolint:errorlint // it is what NewError made
-				u := ctx.URL()
-				p.Instance = u.Path
-			}
-			return err
-		}
-	})
-}
-
-func fieldOf(err error) engine.FieldError {
-	d, ok := errors.AsType[*huma.ErrorDetail](err)
-	if !ok {
-		return engine.FieldError{Field: "body", Value: "", Rule: err.Error(), Hint: "see GET /v1/openapi.json"}
-	}
-	field := strings.TrimPrefix(strings.TrimPrefix(d.Location, "body."), "query.")
-	hint := "see GET /v1/openapi.json"
-	if strings.HasPrefix(d.Message, huma.ErrUnknownContentType.Error()) {
-		hint = "send JSON, with the header content-type: application/json"
-	}
-	return engine.FieldError{Field: field, Value: shown(field, d.Value), Rule: d.Message, Hint: hint}
-}
-
-// secretFields are parts of field names whose values are never echoed.
-var secretFields = []string{"secret", "pem", "token", "header", "password", "signing", "tls", "authorization", "payload", "url"}
-
-func shown(field string, value any) string {
-	lower := strings.ToLower(field)
-	if lower == "body" {
-		return "" // the whole body as it came, secrets and all
-	}
-	for _, part := range secretFields {
-		if strings.Contains(lower, part) {
-			return "***"
-		}
-	}
-	switch v := value.(type) {
-	case nil, map[string]any, []any:
-		return "" // a whole body or list may hold secrets, and says nothing by itself
-	case string:
-		return clip(v)
-	default:
-		return clip(fmt.Sprint(v))
-	}
-}
-
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

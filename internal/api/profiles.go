@@ -5,6 +5,8 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"time"
+
+	"github.com/dispatcher-engine/dispatcher/engine"
 )
 
 const (
@@ -41,8 +43,7 @@ func (s *Server) profileCPU(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(text)
 		during = time.Duration(n) * time.Second
 		if err != nil || during < time.Second || during > profileMost {
-			p := newProblem(http.StatusUnprocessableEntity, "seconds must be a whole number from 1 to 120")
-			writeProblem(w, r, p)
+			writeProblem(w, r, invalid(engine.FieldError{Field: "seconds", Value: clip(text), Rule: "a whole number from 1 to 120", Hint: "leave it out for 10"}))
 			return
 		}
 	}
@@ -50,7 +51,9 @@ func (s *Server) profileCPU(w http.ResponseWriter, r *http.Request) {
 	if err := pprof.StartCPUProfile(w); err != nil {
 		// Nothing was written: another one is running.
 		w.Header().Del("Content-Disposition")
-		writeProblem(w, r, newProblem(http.StatusConflict, "a CPU profile is being taken already"))
+		p := newProblem(http.StatusConflict, "a CPU profile is being taken already")
+		p.Errors = []engine.FieldError{{Field: "name", Value: "profile", Rule: "one at a time", Hint: "wait until the other one has ended: 2 minutes at most"}}
+		writeProblem(w, r, p)
 		return
 	}
 	defer pprof.StopCPUProfile()

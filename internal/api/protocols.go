@@ -29,11 +29,11 @@ type Origin struct {
 	Origin       string        `json:"origin" doc:"host:port"`
 	Scheme       string        `json:"scheme" doc:"https, or http where there is no protocol to choose"`
 	Identity     string        `json:"tls_identity,omitempty" doc:"fingerprint of the CA and client certificate; absent = system roots"`
-	Egress       string        `json:"egress,omitempty"`
+	Egress       string        `json:"egress,omitempty" doc:"address that it is reached from; absent = any"`
 	State        string        `json:"state" doc:"what a delivery would find now: unknown, advertised, confirmed, suspect, broken, half_open, disabled"`
-	Pin          *Pin          `json:"pin,omitempty"`
-	Alternatives []Alternative `json:"alternatives"`
-	TCPRTTMillis float64       `json:"tcp_rtt_ms,omitempty"`
+	Pin          *Pin          `json:"pin,omitempty" doc:"an operator's word, which counts before all else"`
+	Alternatives []Alternative `json:"alternatives" doc:"who speaks HTTP/3 for it"`
+	TCPRTTMillis float64       `json:"tcp_rtt_ms,omitempty" doc:"round trip time over TCP"`
 	HTTPSRecord  string        `json:"https_record,omitempty" doc:"the last lookup, in one line"`
 	Attempts     ByProtocol    `json:"answers" doc:"answers by protocol"`
 	Refusals     uint64        `json:"refusals" doc:"requests refused as unprocessed"`
@@ -42,57 +42,57 @@ type Origin struct {
 
 // ByProtocol counts by protocol.
 type ByProtocol struct {
-	H1 uint64 `json:"h1"`
-	H2 uint64 `json:"h2"`
-	H3 uint64 `json:"h3"`
+	H1 uint64 `json:"h1" doc:"over HTTP/1.1"`
+	H2 uint64 `json:"h2" doc:"over HTTP/2"`
+	H3 uint64 `json:"h3" doc:"over HTTP/3"`
 }
 
 // Alternative is what is known about one HTTP/3 alternative.
 type Alternative struct {
-	Authority    string  `json:"authority"`
-	State        string  `json:"state"`
+	Authority    string  `json:"authority" doc:"host:port that speaks HTTP/3 for the origin"`
+	State        string  `json:"state" doc:"as of the origin"`
 	Source       string  `json:"source" doc:"who advertised it"`
-	ExpiresAt    *string `json:"expires_at,omitempty" format:"date-time"`
+	ExpiresAt    *string `json:"expires_at,omitempty" format:"date-time" doc:"until when the advertisement holds"`
 	ConfirmedAt  *string `json:"confirmed_at,omitempty" format:"date-time" doc:"last answer over HTTP/3"`
-	BrokenReason string  `json:"broken_reason,omitempty"`
-	BrokenClass  string  `json:"broken_class,omitempty"`
-	BrokenUntil  *string `json:"broken_until,omitempty" format:"date-time"`
+	BrokenReason string  `json:"broken_reason,omitempty" doc:"what it was found broken by"`
+	BrokenClass  string  `json:"broken_class,omitempty" doc:"how long such a breakage lasts"`
+	BrokenUntil  *string `json:"broken_until,omitempty" format:"date-time" doc:"when it is tried again"`
 	Breakages    int     `json:"breakages" doc:"in a row"`
-	RTTMillis    float64 `json:"rtt_ms,omitempty"`
-	Wins         uint64  `json:"races_won"`
-	Losses       uint64  `json:"races_lost"`
-	Answers      uint64  `json:"answers"`
-	Failures     uint64  `json:"failures"`
+	RTTMillis    float64 `json:"rtt_ms,omitempty" doc:"smoothed round trip time"`
+	Wins         uint64  `json:"races_won" doc:"connection races against TCP"`
+	Losses       uint64  `json:"races_lost" doc:"connection races against TCP"`
+	Answers      uint64  `json:"answers" doc:"requests that it answered"`
+	Failures     uint64  `json:"failures" doc:"requests that it did not answer"`
 }
 
 // Pin is an operator's word about one origin.
 type Pin struct {
-	Protocol string  `json:"protocol" enum:"h3,tcp,auto"`
-	Until    *string `json:"until,omitempty" format:"date-time"`
+	Protocol string  `json:"protocol" enum:"h3,tcp,auto" doc:"the protocol of every request"`
+	Until    *string `json:"until,omitempty" format:"date-time" doc:"absent = until it is forgotten"`
 }
 
 // OriginDetail is an origin's routes and its pin.
 type OriginDetail struct {
-	Pin  *Pin     `json:"pin,omitempty"`
-	Data []Origin `json:"data"`
+	Pin  *Pin     `json:"pin,omitempty" doc:"an operator's word, which counts before all else"`
+	Data []Origin `json:"data" doc:"its routes"`
 }
 
 // Probe is what a probe found.
 type Probe struct {
-	HTTPSRecord string       `json:"https_record,omitempty"`
-	TCP         ProbedDial   `json:"tcp"`
-	HTTP3       []ProbedDial `json:"h3"`
+	HTTPSRecord string       `json:"https_record,omitempty" doc:"what DNS says, in one line"`
+	TCP         ProbedDial   `json:"tcp" doc:"the handshake over TCP"`
+	HTTP3       []ProbedDial `json:"h3" doc:"a handshake with each alternative"`
 }
 
 // ProbedDial is one handshake of a probe.
 type ProbedDial struct {
-	Authority  string  `json:"authority"`
+	Authority  string  `json:"authority" doc:"host:port"`
 	Protocol   string  `json:"protocol" doc:"what came up; none = nothing"`
-	Verdict    string  `json:"verdict"`
-	Detail     string  `json:"detail,omitempty"`
-	TookMillis float64 `json:"took_ms"`
-	Reused     bool    `json:"reused_connection,omitempty"`
-	Remote     string  `json:"remote,omitempty"`
+	Verdict    string  `json:"verdict" doc:"up, or what stood in the way"`
+	Detail     string  `json:"detail,omitempty" doc:"in words"`
+	TookMillis float64 `json:"took_ms" doc:"milliseconds"`
+	Reused     bool    `json:"reused_connection,omitempty" doc:"it was open already"`
+	Remote     string  `json:"remote,omitempty" doc:"address and port"`
 }
 
 type pinOrigin struct {
@@ -114,7 +114,7 @@ func (s *Server) registerProtocols() {
 		}
 		return newPage(mapped(rows, originOut), next), nil
 	})
-	get := operation(http.MethodGet, originPath, "get-protocol", "Show what is known about an origin", http.StatusOK)
+	get := operation(http.MethodGet, originPath, "get-protocol", "Show what is known about an origin", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *OriginPath) (*bodyOf[OriginDetail], error) {
 		rows, pin, err := s.node.Protocol(ctx, in.Origin)
 		if err != nil {

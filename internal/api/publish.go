@@ -14,7 +14,7 @@ import (
 // Receipt answers a publish.
 type Receipt struct {
 	ID           string `json:"id" doc:"the event's id: webhook-id on the wire"`
-	Deliveries   int    `json:"deliveries" doc:"subscribers it goes to"`
+	Deliveries   int    `json:"deliveries" required:"false" doc:"subscribers it goes to; absent when deduplicated"`
 	Deduplicated bool   `json:"deduplicated,omitempty" doc:"the same event was accepted before"`
 }
 
@@ -68,12 +68,9 @@ func (s *Server) maxEvent() int64 { return s.config.MaxPayload/3*4 + maxEnvelope
 // readBody reads a bounded body. A declared length over the bound is refused
 // before a byte is read.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	tooLarge := func() *Problem {
-		p := newProblem(http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.FormatInt(most, 10)+" bytes")
-		return p
-	}
+	const hint = "send a reference instead, or raise the node's api.max_payload"
 	if r.ContentLength > most {
-		return nil, tooLarge()
+		return nil, tooLarge(strconv.FormatInt(r.ContentLength, 10)+" bytes", most, hint)
 	}
 	limited := http.MaxBytesReader(w, r.Body, most)
 	if r.ContentLength > 0 {
@@ -83,7 +80,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) ([
 	}
 	body, err := io.ReadAll(limited)
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, tooLarge()
+		return nil, tooLarge("more", most, hint)
 	}
 	return body, readFault(err)
 }
@@ -92,17 +89,19 @@ func readFault(err error) error {
 	if err == nil {
 		return nil
 	}
-	return newProblem(http.StatusBadRequest, "the body broke off")
+	p := newProblem(http.StatusBadRequest, "the body broke off")
+	p.Errors = []engine.FieldError{{Field: "body", Value: "***", Rule: "as long as its content-length says", Hint: "send it again, whole"}}
+	return p
 }
 
 // batchLine is one line of a batch's answer.
 type batchLine struct {
-	Line         int      `json:"line"`
-	ID           string   `json:"id,omitempty"`
-	Status       int      `json:"status"`
-	Deliveries   *int     `json:"deliveries,omitempty"`
-	Deduplicated bool     `json:"deduplicated,omitempty"`
-	Error        *Problem `json:"error,omitempty"`
+	Line         int      `json:"line" doc:"of the request, from 1; empty ones count"`
+	ID           string   `json:"id,omitempty" doc:"the event's id"`
+	Status       int      `json:"status" doc:"as a single publish would be answered"`
+	Deliveries   *int     `json:"deliveries,omitempty" doc:"subscribers it goes to"`
+	Deduplicated bool     `json:"deduplicated,omitempty" doc:"the same event was accepted before"`
+	Error        *Problem `json:"error,omitempty" doc:"why the line was refused"`
 }
 
 // batchChunk is how many events share one commit.
@@ -113,8 +112,7 @@ const batchChunk = 1000
 // so a request that breaks off has published what was answered.
 func (s *Server) publishBatch(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength > s.config.MaxBatch {
-		writeProblem(w, r, newProblem(http.StatusRequestEntityTooLarge,
-			"the batch is larger than "+strconv.FormatInt(s.config.MaxBatch, 10)+" bytes; send several"))
+		writeProblem(w, r, tooLarge(strconv.FormatInt(r.ContentLength, 10)+" bytes", s.config.MaxBatch, "send several batches"))
 		return
 	}
 	b := &batch{server: s, r: r, tenant: r.PathValue("tenant")}
@@ -137,6 +135,11 @@ func (s *Server) publishBatch(w http.ResponseWriter, r *http.Request) {
 	b.flush()
 	if err := lines.Err(); err != nil {
 		p := newProblem(http.StatusRequestEntityTooLarge, "the batch ends here: "+scanFault(err)+"; this line and what follows is not stored")
+		p.Instance = r.URL.Path
+		p.Errors = []engine.FieldError{{
+			Field: "body", Value: "line " + strconv.Itoa(b.line+1), Rule: scanFault(err),
+			Hint: "send this line and what follows again: whole, in shorter lines, in smaller batches",
+		}}
 		b.answer(batchLine{Line: b.line + 1, Status: p.Status, Error: p})
 	}
 }

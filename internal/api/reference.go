@@ -2,6 +2,8 @@ package api
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -82,13 +84,20 @@ func (r *reference) operation(method, path string, op *huma.Operation) {
 		}
 	}
 	if op.RequestBody != nil {
-		fmt.Fprintf(r, "\nBody: %s\n", r.content(op.RequestBody.Content))
+		fmt.Fprintf(r, "\nBody: %s\n\n```json\n%s\n```\n", r.content(op.RequestBody.Content), indented(examples[op.OperationID]))
 	}
 	fmt.Fprint(r, "\n| answer | | body |\n|---|---|---|\n")
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		answer := op.Responses[status]
 		fmt.Fprintf(r, "| %s | %s | %s |\n", status, cell(answer.Description), r.content(answer.Content))
 	}
+}
+
+// indented is JSON as a person writes it.
+func indented(text string) string {
+	var b bytes.Buffer
+	_ = json.Indent(&b, []byte(text), "", "  ") // TestOpenAPISaysWhatItShould reads them all
+	return b.String()
 }
 
 func (r *reference) content(content map[string]*huma.MediaType) string {

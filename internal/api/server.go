@@ -116,6 +116,7 @@ func (s *Server) routes(private *guarded) http.Handler {
 		writeProblem(w, r, newProblem(http.StatusNotFound, "no such path; see GET /v1/openapi.json"))
 	})
 	s.describe()
+	s.finish()
 
 	public := http.NewServeMux()
 	public.HandleFunc("GET /healthz", s.healthz)
@@ -133,19 +134,6 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeProblem(w, r, newProblem(http.StatusNotFound, "no such path; see GET /v1/openapi.json, or /ui/ in a browser"))
-}
-
-func (s *Server) document() huma.Config {
-	config := huma.DefaultConfig("dispatcher", s.node.Version())
-	config.Info.Description = "Durable, signed webhook delivery over HTTP/3 and TCP."
-	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
-	config.CreateHooks = nil // no $schema links in answers
-	config.Transformers = append(config.Transformers, located)
-	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "an API token; x-scopes says which scopes an operation accepts"},
-	}
-	config.Security = []map[string][]string{{"token": {}}}
-	return config
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
@@ -181,14 +169,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v)
-}
-
-// operation fills in what all operations share.
-func operation(method, path, id, summary string, status int) huma.Operation {
-	return huma.Operation{
-		Method: method, Path: path, OperationID: id, Summary: summary, DefaultStatus: status,
-		MaxBodyBytes: maxConfigBody, RejectUnknownQueryParameters: true,
-	}
 }
 
 const openAPIType = "application/vnd.oai.openapi+json"

@@ -15,7 +15,7 @@ import (
 // SourcePath names a source in a path.
 type SourcePath struct {
 	TenantPath
-	Source string `path:"source" doc:"source id" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$"`
+	Source string `path:"source" doc:"source id" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and - alone"`
 }
 
 // SourceSettings are what a source can be told: one struct for both directions,
@@ -26,7 +26,7 @@ type SourceSettings struct {
 	Destination     SourceDestination `json:"destination" doc:"where its events go"`
 	MaxBody         int64             `json:"max_body,omitempty" minimum:"0" doc:"bytes, after expansion; default 1 MiB"`
 	ContentTypes    []string          `json:"content_types,omitempty" doc:"media types that are accepted, such as application/json or text/*; default all"`
-	Tolerance       string            `json:"tolerance,omitempty" doc:"how far a signed time may be off, such as 5m, which is the default"`
+	Tolerance       string            `json:"tolerance,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$" patternDescription:"a duration such as 5m" doc:"how far a signed time may be off, such as 5m, which is the default"`
 	SignatureHeader string            `json:"signature_header,omitempty" doc:"changes the scheme where it allows that"`
 	TimestampHeader string            `json:"timestamp_header,omitempty" doc:"changes the scheme where it allows that"`
 	SignaturePrefix string            `json:"signature_prefix,omitempty" doc:"text before the signature, such as sha256="`
@@ -59,11 +59,11 @@ type SourceTLS struct {
 
 // SourceView is a source on the wire.
 type SourceView struct {
-	ID         string `json:"id"`
+	ID         string `json:"id" doc:"chosen by you"`
 	Path       string `json:"path" doc:"where the provider posts to, at the ingress's address"`
 	Subscriber string `json:"subscriber,omitempty" doc:"the subscriber that its origin is: health, dead letters and replays are there"`
 	SourceSettings
-	UpdatedAt *string `json:"updated_at" format:"date-time"`
+	UpdatedAt *string `json:"updated_at" format:"date-time" doc:"the last change"`
 }
 
 // sourceOut encodes the settings, which masks what is secret, and reads them
@@ -85,7 +85,7 @@ func sourceOut(tenant string, s *engine.Source) (SourceView, error) {
 const sourcePath = "/v1/tenants/{tenant}/sources/{source}"
 
 func (s *Server) registerSources() {
-	put := operation(http.MethodPut, sourcePath, "put-source", "Create an ingress source or replace its settings", http.StatusOK)
+	put := operation(http.MethodPut, sourcePath, "put-source", "Create an ingress source or replace its settings", http.StatusOK, http.StatusCreated, http.StatusNotFound)
 	huma.Register(s.api, put, func(ctx context.Context, in *struct {
 		SourcePath
 		Body    SourceSettings
@@ -100,13 +100,13 @@ func (s *Server) registerSources() {
 		return out, err
 	})
 
-	get := operation(http.MethodGet, sourcePath, "get-source", "Show an ingress source; secrets are masked", http.StatusOK)
+	get := operation(http.MethodGet, sourcePath, "get-source", "Show an ingress source; secrets are masked", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *SourcePath) (*bodyOf[SourceView], error) {
 		source, err := s.node.GetSource(ctx, in.Tenant, in.Source)
 		return s.source(in.Tenant, source, err)
 	})
 
-	list := operation(http.MethodGet, "/v1/tenants/{tenant}/sources", "list-sources", "List a tenant's ingress sources", http.StatusOK)
+	list := operation(http.MethodGet, "/v1/tenants/{tenant}/sources", "list-sources", "List a tenant's ingress sources", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, list, func(ctx context.Context, in *struct {
 		TenantPath
 		PageQuery
@@ -125,7 +125,7 @@ func (s *Server) registerSources() {
 		return newPage(views, next), nil
 	})
 
-	remove := operation(http.MethodDelete, sourcePath, "delete-source", "Delete an ingress source; what is pending for its origin is canceled", http.StatusNoContent)
+	remove := operation(http.MethodDelete, sourcePath, "delete-source", "Delete an ingress source; what is pending for its origin is canceled", http.StatusNoContent, http.StatusNotFound)
 	huma.Register(s.api, remove, func(ctx context.Context, in *SourcePath) (*struct{}, error) {
 		if err := s.node.DeleteSource(ctx, in.Tenant, in.Source); err != nil {
 			return nil, problemFor(err, s.logger)

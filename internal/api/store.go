@@ -31,7 +31,7 @@ func (s *Server) registerStore() {
 		}
 		return ok(out), nil
 	})
-	backup := operation(http.MethodPost, "/v1/store/backup", "store-backup", "Copy the store into a new directory while the node runs", http.StatusNoContent)
+	backup := operation(http.MethodPost, "/v1/store/backup", "store-backup", "Copy the store into a new directory while the node runs", http.StatusNoContent, http.StatusConflict)
 	huma.Register(s.api, backup, func(ctx context.Context, in *backupInput) (*struct{}, error) {
 		if err := s.node.BackupStore(ctx, in.Body.Directory); err != nil {
 			return nil, problemFor(err, s.logger)

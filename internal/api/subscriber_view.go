@@ -12,63 +12,63 @@ import (
 // Subscriber is a subscriber on the wire. Secret fields are filled by the one
 // answer that made them.
 type Subscriber struct {
-	ID                   string        `json:"id"`
-	URL                  string        `json:"url"`
-	Topics               []string      `json:"topics"`
+	ID                   string        `json:"id" doc:"chosen by you, or made"`
+	URL                  string        `json:"url" doc:"where to deliver"`
+	Topics               []string      `json:"topics" doc:"patterns"`
 	Secret               string        `json:"secret,omitempty" doc:"shown once, by the answer that made it"`
 	PublicKey            string        `json:"public_key,omitempty" doc:"of an Ed25519 scheme"`
-	Signing              []SigningView `json:"signing"`
-	TLS                  *TLSView      `json:"tls,omitempty"`
+	Signing              []SigningView `json:"signing" doc:"one or two schemes"`
+	TLS                  *TLSView      `json:"tls,omitempty" doc:"own CA and client certificate"`
 	Headers              []string      `json:"headers,omitempty" doc:"names of the extra headers; values are write-only"`
-	Ordering             string        `json:"ordering"`
-	Concurrency          int           `json:"concurrency"`
-	RateLimit            *RateLimit    `json:"rate_limit,omitempty"`
-	Retry                RetryView     `json:"retry"`
-	GiveUpAfter          int           `json:"give_up_after,omitempty"`
+	Ordering             string        `json:"ordering" doc:"key, strict or none"`
+	Concurrency          int           `json:"concurrency" doc:"attempts in flight"`
+	RateLimit            *RateLimit    `json:"rate_limit,omitempty" doc:"absent = none"`
+	Retry                RetryView     `json:"retry" doc:"the ladder"`
+	GiveUpAfter          int           `json:"give_up_after,omitempty" doc:"attempts; absent = the ladder's end"`
 	DisableAfter         Duration      `json:"disable_after"`
-	DisableAfterFailures int           `json:"disable_after_failures,omitempty"`
+	DisableAfterFailures int           `json:"disable_after_failures,omitempty" doc:"in a row; absent = off"`
 	Timeout              Duration      `json:"timeout"`
-	Protocol             string        `json:"protocol"`
-	Priority             string        `json:"priority"`
-	Enabled              bool          `json:"enabled"`
+	Protocol             string        `json:"protocol" doc:"auto, h3, tcp, h2 or h1"`
+	Priority             string        `json:"priority" doc:"high, normal or low"`
+	Enabled              bool          `json:"enabled" doc:"false: deliveries are held"`
 	Status               string        `json:"status" doc:"active, paused or disabled"`
 	StatusReason         string        `json:"status_reason,omitempty" doc:"why it is paused or disabled"`
-	CreatedAt            *string       `json:"created_at" format:"date-time"`
-	UpdatedAt            *string       `json:"updated_at" format:"date-time"`
+	CreatedAt            *string       `json:"created_at" format:"date-time" doc:"when it was made"`
+	UpdatedAt            *string       `json:"updated_at" format:"date-time" doc:"the last change"`
 
 	Breaker      string  `json:"breaker,omitempty" doc:"closed, open or half_open"`
-	InFlight     *int    `json:"in_flight,omitempty"`
+	InFlight     *int    `json:"in_flight,omitempty" doc:"attempts now"`
 	Waiting      string  `json:"waiting,omitempty" doc:"why nothing goes now"`
-	NextDue      *string `json:"next_due,omitempty" format:"date-time"`
-	FailingSince *string `json:"failing_since,omitempty" format:"date-time"`
-	LastSuccess  *string `json:"last_success,omitempty" format:"date-time"`
-	Consecutive  int     `json:"consecutive_failures,omitempty"`
+	NextDue      *string `json:"next_due,omitempty" format:"date-time" doc:"the next attempt"`
+	FailingSince *string `json:"failing_since,omitempty" format:"date-time" doc:"absent = the last attempt succeeded"`
+	LastSuccess  *string `json:"last_success,omitempty" format:"date-time" doc:"absent = none yet"`
+	Consecutive  int     `json:"consecutive_failures,omitempty" doc:"in a row"`
 }
 
 // SigningView is one scheme of a signing list.
 type SigningView struct {
-	Scheme    string  `json:"scheme"`
-	Header    string  `json:"header,omitempty"`
+	Scheme    string  `json:"scheme" doc:"how it is signed"`
+	Header    string  `json:"header,omitempty" doc:"name of the signature header, where it was chosen"`
 	Secret    string  `json:"secret,omitempty" doc:"shown once, by the answer that made it"`
-	PublicKey string  `json:"public_key,omitempty"`
+	PublicKey string  `json:"public_key,omitempty" doc:"of an Ed25519 scheme"`
 	Secrets   int     `json:"secrets" doc:"how many are valid now"`
 	OldUntil  *string `json:"old_secret_until,omitempty" format:"date-time" doc:"when the replaced one ends"`
 }
 
 // TLSView says what TLS material there is, without it.
 type TLSView struct {
-	CA                bool   `json:"ca"`
-	ClientCertificate bool   `json:"client_certificate"`
-	CAPEM             string `json:"ca_pem,omitempty"`
+	CA                bool   `json:"ca" doc:"there is an own CA"`
+	ClientCertificate bool   `json:"client_certificate" doc:"there is a client certificate"`
+	CAPEM             string `json:"ca_pem,omitempty" doc:"the own CA"`
 }
 
 // RetryView is a retry ladder.
 type RetryView struct {
-	Schedule []Duration `json:"schedule,omitempty"`
+	Schedule []Duration `json:"schedule,omitempty" doc:"waits after attempt 1, 2 …"`
 	Base     *Duration  `json:"base,omitempty"`
-	Factor   float64    `json:"factor,omitempty"`
+	Factor   float64    `json:"factor,omitempty" doc:"growth"`
 	Max      *Duration  `json:"max,omitempty"`
-	Attempts int        `json:"attempts,omitempty"`
+	Attempts int        `json:"attempts,omitempty" doc:"in all"`
 	MaxAge   Duration   `json:"max_age"`
 }
 

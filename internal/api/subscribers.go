@@ -13,7 +13,7 @@ import (
 // SubscriberPath names a subscriber in a path.
 type SubscriberPath struct {
 	TenantPath
-	ID string `path:"id" doc:"subscriber id" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$"`
+	ID string `path:"id" doc:"subscriber id" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and - alone"`
 }
 
 // subscriberBody is a new subscriber or a patch: what is absent keeps its value
@@ -46,7 +46,7 @@ type tlsBody struct {
 }
 
 type signingBody struct {
-	Scheme string `json:"scheme" enum:"standard,standard-ed25519,github,stripe,shopify,slack,hmac-hex,hmac-base64"`
+	Scheme string `json:"scheme" enum:"standard,standard-ed25519,github,stripe,shopify,slack,hmac-hex,hmac-base64" doc:"how it is signed"`
 	Secret string `json:"secret,omitempty" doc:"made if absent; write-only"`
 	Header string `json:"header,omitempty" doc:"name of the signature header, where the scheme lets one choose"`
 }
@@ -121,7 +121,7 @@ type (
 const subscribersPath = "/v1/tenants/{tenant}/subscribers"
 
 func (s *Server) registerSubscribers() {
-	create := operation(http.MethodPost, subscribersPath, "create-subscriber", "Register an endpoint; the answer alone shows its secret", http.StatusCreated)
+	create := operation(http.MethodPost, subscribersPath, "create-subscriber", "Register an endpoint; the answer alone shows its secret", http.StatusCreated, http.StatusNotFound, http.StatusConflict)
 	huma.Register(s.api, create, func(ctx context.Context, in *newSubscriber) (*bodyOf[Subscriber], error) {
 		sub, err := s.node.CreateSubscriber(ctx, in.Tenant, in.Body.input())
 		if err != nil {
@@ -129,7 +129,7 @@ func (s *Server) registerSubscribers() {
 		}
 		return &bodyOf[Subscriber]{Status: http.StatusCreated, Body: withSecrets(subscriberOut(sub), sub)}, nil
 	})
-	list := operation(http.MethodGet, subscribersPath, "list-subscribers", "List a tenant's subscribers", http.StatusOK)
+	list := operation(http.MethodGet, subscribersPath, "list-subscribers", "List a tenant's subscribers", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, list, func(ctx context.Context, in *subscriberList) (*pageOf[Subscriber], error) {
 		rows, next, err := s.node.ListSubscribers(ctx, in.Tenant, in.page())
 		if err != nil {
@@ -137,7 +137,7 @@ func (s *Server) registerSubscribers() {
 		}
 		return newPage(mapped(rows, subscriberOut), next), nil
 	})
-	get := operation(http.MethodGet, subscribersPath+"/{id}", "get-subscriber", "Show a subscriber with its health", http.StatusOK)
+	get := operation(http.MethodGet, subscribersPath+"/{id}", "get-subscriber", "Show a subscriber with its health", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *SubscriberPath) (*bodyOf[Subscriber], error) {
 		sub, status, err := s.node.GetSubscriber(ctx, in.Tenant, in.ID)
 		if err != nil {
@@ -145,7 +145,7 @@ func (s *Server) registerSubscribers() {
 		}
 		return ok(withHealth(subscriberOut(sub), status)), nil
 	})
-	patch := operation(http.MethodPatch, subscribersPath+"/{id}", "patch-subscriber", "Change the given fields", http.StatusOK)
+	patch := operation(http.MethodPatch, subscribersPath+"/{id}", "patch-subscriber", "Change the given fields", http.StatusOK, http.StatusNotFound, http.StatusConflict)
 	huma.Register(s.api, patch, func(ctx context.Context, in *patchSubscriber) (*bodyOf[Subscriber], error) {
 		sub, err := s.node.UpdateSubscriber(ctx, in.Tenant, in.ID, in.Body.input())
 		if err != nil {
@@ -153,7 +153,7 @@ func (s *Server) registerSubscribers() {
 		}
 		return ok(subscriberOut(sub)), nil
 	})
-	remove := operation(http.MethodDelete, subscribersPath+"/{id}", "delete-subscriber", "Delete a subscriber; pending deliveries are canceled", http.StatusNoContent)
+	remove := operation(http.MethodDelete, subscribersPath+"/{id}", "delete-subscriber", "Delete a subscriber; pending deliveries are canceled", http.StatusNoContent, http.StatusNotFound, http.StatusConflict)
 	huma.Register(s.api, remove, func(ctx context.Context, in *SubscriberPath) (*struct{}, error) {
 		if err := s.node.DeleteSubscriber(ctx, in.Tenant, in.ID); err != nil {
 			return nil, problemFor(err, s.logger)
@@ -165,7 +165,7 @@ func (s *Server) registerSubscribers() {
 
 func (s *Server) registerSubscriberActions() {
 	act := func(verb, summary string, do func(context.Context, string, string) (*delivery.Subscriber, error)) {
-		op := operation(http.MethodPost, subscribersPath+"/{id}/"+verb, verb+"-subscriber", summary, http.StatusOK)
+		op := operation(http.MethodPost, subscribersPath+"/{id}/"+verb, verb+"-subscriber", summary, http.StatusOK, http.StatusNotFound)
 		huma.Register(s.api, op, func(ctx context.Context, in *SubscriberPath) (*bodyOf[Subscriber], error) {
 			sub, err := do(ctx, in.Tenant, in.ID)
 			if err != nil {
@@ -177,7 +177,7 @@ func (s *Server) registerSubscriberActions() {
 	act("pause", "Hold what is pending and what comes", s.node.PauseSubscriber)
 	act("resume", "Deliver again, also after it was disabled", s.node.ResumeSubscriber)
 
-	rotate := operation(http.MethodPost, subscribersPath+"/{id}/rotate-secret", "rotate-secret", "Make a new secret; the old one stays valid for a while", http.StatusOK)
+	rotate := operation(http.MethodPost, subscribersPath+"/{id}/rotate-secret", "rotate-secret", "Make a new secret; the old one stays valid for a while", http.StatusOK, http.StatusNotFound, http.StatusConflict)
 	huma.Register(s.api, rotate, func(ctx context.Context, in *rotateSecret) (*bodyOf[Subscriber], error) {
 		body := orZero(in.Body)
 		sub, err := s.node.RotateSecret(ctx, in.Tenant, in.ID, engine.RotateInput{
@@ -188,7 +188,7 @@ func (s *Server) registerSubscriberActions() {
 		}
 		return ok(withNewSecret(subscriberOut(sub), sub, body.Scheme)), nil
 	})
-	test := operation(http.MethodPost, subscribersPath+"/{id}/test", "test-subscriber", "Send one test event to this subscriber", http.StatusAccepted)
+	test := operation(http.MethodPost, subscribersPath+"/{id}/test", "test-subscriber", "Send one test event to this subscriber", http.StatusAccepted, http.StatusNotFound)
 	huma.Register(s.api, test, func(ctx context.Context, in *SubscriberPath) (*bodyOf[Receipt], error) {
 		r, err := s.node.TestSubscriber(ctx, in.Tenant, in.ID)
 		if err != nil {
@@ -196,7 +196,7 @@ func (s *Server) registerSubscriberActions() {
 		}
 		return &bodyOf[Receipt]{Status: http.StatusAccepted, Body: receiptOut(r)}, nil
 	})
-	replay := operation(http.MethodPost, subscribersPath+"/{id}/replay", "replay-subscriber", "Replay this subscriber's dead letters", http.StatusAccepted)
+	replay := operation(http.MethodPost, subscribersPath+"/{id}/replay", "replay-subscriber", "Replay this subscriber's dead letters", http.StatusAccepted, http.StatusNotFound)
 	huma.Register(s.api, replay, func(ctx context.Context, in *replaySubscriber) (*bodyOf[ReplayAnswer], error) {
 		input, err := orZero(in.Body).input()
 		if err != nil {

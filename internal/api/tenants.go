@@ -12,7 +12,7 @@ import (
 
 // TenantPath names a tenant in a path.
 type TenantPath struct {
-	Tenant string `path:"tenant" doc:"tenant id" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$"`
+	Tenant string `path:"tenant" doc:"tenant id" maxLength:"128" pattern:"^[A-Za-z0-9_-]+$" patternDescription:"letters, digits, _ and - alone"`
 }
 
 // Tenant is a tenant on the wire.
@@ -23,8 +23,8 @@ type Tenant struct {
 	RateLimit *RateLimit `json:"rate_limit,omitempty" doc:"over all its deliveries"`
 	MaxShare  int        `json:"max_in_flight,omitempty" doc:"attempts in flight it may have; 0 = no own bound"`
 	Reserved  int        `json:"reserved_in_flight,omitempty" doc:"attempts in flight that others cannot take"`
-	CreatedAt *string    `json:"created_at" format:"date-time"`
-	UpdatedAt *string    `json:"updated_at" format:"date-time"`
+	CreatedAt *string    `json:"created_at" format:"date-time" doc:"when it was made"`
+	UpdatedAt *string    `json:"updated_at" format:"date-time" doc:"the last change"`
 }
 
 type tenantBody struct {
@@ -47,7 +47,7 @@ func tenantOut(t *delivery.Tenant) Tenant {
 }
 
 func (s *Server) registerTenants() {
-	put := operation(http.MethodPut, "/v1/tenants/{tenant}", "put-tenant", "Create a tenant or replace its settings", http.StatusOK)
+	put := operation(http.MethodPut, "/v1/tenants/{tenant}", "put-tenant", "Create a tenant or replace its settings", http.StatusOK, http.StatusCreated)
 	huma.Register(s.api, put, func(ctx context.Context, in *struct {
 		TenantPath
 		Body *tenantBody
@@ -69,7 +69,7 @@ func (s *Server) registerTenants() {
 		return out, nil
 	})
 
-	get := operation(http.MethodGet, "/v1/tenants/{tenant}", "get-tenant", "Show a tenant", http.StatusOK)
+	get := operation(http.MethodGet, "/v1/tenants/{tenant}", "get-tenant", "Show a tenant", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *TenantPath) (*bodyOf[Tenant], error) {
 		t, err := s.node.GetTenant(ctx, in.Tenant)
 		if err != nil {
@@ -95,7 +95,7 @@ func (s *Server) registerTenants() {
 	})
 
 	remove := operation(http.MethodDelete, "/v1/tenants/{tenant}", "delete-tenant",
-		"Delete a tenant with its subscribers, events and dead letters", http.StatusNoContent)
+		"Delete a tenant with its subscribers, events and dead letters", http.StatusNoContent, http.StatusNotFound)
 	huma.Register(s.api, remove, func(ctx context.Context, in *TenantPath) (*struct{}, error) {
 		if err := s.node.DeleteTenant(ctx, in.Tenant); err != nil {
 			return nil, problemFor(err, s.logger)

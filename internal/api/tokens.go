@@ -25,18 +25,18 @@ type Tokens interface {
 
 // TokenPath names a token in a path.
 type TokenPath struct {
-	ID string `path:"id" doc:"token id" maxLength:"64" pattern:"^[a-z0-9]+$"`
+	ID string `path:"id" doc:"token id" maxLength:"64" pattern:"^[a-z0-9]+$" patternDescription:"small letters and digits alone"`
 }
 
 // Token is an API token on the wire; its text is in the answer alone that made it.
 type Token struct {
 	ID           string  `json:"id" doc:"the middle part of the token's text; config for the token of the configuration"`
 	Name         string  `json:"name" doc:"who uses it"`
-	Scope        string  `json:"scope" enum:"admin,publish,read"`
+	Scope        string  `json:"scope" enum:"admin,publish,read" doc:"what it may do"`
 	Tenant       string  `json:"tenant,omitempty" doc:"the one tenant it is for; absent = the whole node"`
 	Token        string  `json:"token,omitempty" doc:"the token itself: shown once, when it is made or rotated"`
-	CreatedAt    *string `json:"created_at,omitempty" format:"date-time"`
-	RotatedAt    *string `json:"rotated_at,omitempty" format:"date-time"`
+	CreatedAt    *string `json:"created_at,omitempty" format:"date-time" doc:"absent for the token of the configuration"`
+	RotatedAt    *string `json:"rotated_at,omitempty" format:"date-time" doc:"absent = never"`
 	ExpiresAt    *string `json:"expires_at,omitempty" format:"date-time" doc:"absent = never"`
 	OverlapUntil *string `json:"overlap_until,omitempty" format:"date-time" doc:"until when the one before the last rotation is accepted"`
 	LastUsedAt   *string `json:"last_used_at,omitempty" format:"date-time" doc:"the hour it was last used in"`
@@ -79,7 +79,7 @@ func (s *Server) registerTokens() {
 		}
 		return newPage(mapped(rows, tokenOut), next), nil
 	})
-	get := operation(http.MethodGet, tokensPath+"/{id}", "get-token", "Show an API token, not its text", http.StatusOK)
+	get := operation(http.MethodGet, tokensPath+"/{id}", "get-token", "Show an API token, not its text", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, get, func(ctx context.Context, in *TokenPath) (*bodyOf[Token], error) {
 		t, err := s.node.GetToken(ctx, in.ID)
 		if err != nil {
@@ -91,7 +91,7 @@ func (s *Server) registerTokens() {
 }
 
 func (s *Server) registerTokenChanges() {
-	create := operation(http.MethodPost, tokensPath, "create-token", "Make an API token; the answer alone shows it", http.StatusCreated)
+	create := operation(http.MethodPost, tokensPath, "create-token", "Make an API token; the answer alone shows it", http.StatusCreated, http.StatusConflict)
 	huma.Register(s.api, create, func(ctx context.Context, in *struct{ Body tokenBody }) (*bodyOf[Token], error) {
 		t, text, err := s.node.CreateToken(ctx, engine.TokenInput{
 			Name: in.Body.Name, Scope: engine.TokenScope(in.Body.Scope), Tenant: in.Body.Tenant, ExpiresIn: durationOf(in.Body.ExpiresIn),
@@ -104,7 +104,7 @@ func (s *Server) registerTokenChanges() {
 		out.Token = text
 		return &bodyOf[Token]{Status: http.StatusCreated, Body: out}, nil
 	})
-	rotate := operation(http.MethodPost, tokensPath+"/{id}/rotate", "rotate-token", "Give an API token a new text; the answer alone shows it", http.StatusOK)
+	rotate := operation(http.MethodPost, tokensPath+"/{id}/rotate", "rotate-token", "Give an API token a new text; the answer alone shows it", http.StatusOK, http.StatusNotFound)
 	huma.Register(s.api, rotate, func(ctx context.Context, in *struct {
 		TokenPath
 		Body *rotateTokenBody
@@ -125,7 +125,7 @@ func (s *Server) registerTokenChanges() {
 		out.Token = text
 		return ok(out), nil
 	})
-	revoke := operation(http.MethodDelete, tokensPath+"/{id}", "revoke-token", "End an API token at once", http.StatusNoContent)
+	revoke := operation(http.MethodDelete, tokensPath+"/{id}", "revoke-token", "End an API token at once", http.StatusNoContent, http.StatusNotFound)
 	huma.Register(s.api, revoke, func(ctx context.Context, in *TokenPath) (*struct{}, error) {
 		if err := s.node.RevokeToken(ctx, in.ID); err != nil {
 			return nil, problemFor(err, s.logger)

@@ -21,7 +21,8 @@ type Duration time.Duration
 func (Duration) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		Type: huma.TypeString, Description: `a duration such as "250ms", "15s", "5m" or "120h"`,
-		Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`, Examples: []any{"15s"},
+		PatternDescription: `a duration such as "15s" or "120h"`,
+		Pattern:            `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`, Examples: []any{"15s"},
 	}
 }
 
