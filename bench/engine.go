@@ -22,7 +22,7 @@ func Engine(ctx context.Context, c EngineConfig) (*report.Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("bench engine: %w", err)
 	}
-	r := &engineRun{c: c, stage: newStage(c.Run, c.NodeConfig), best: map[load.Stack][]int{}}
+	r := &engineRun{c: c, stage: newStage(c.Run, c.NodeConfig), best: map[load.Stack][]setting{}}
 	rep, _ := c.Run.begin("dispatcher bench engine")
 	err := r.open()
 	if err == nil {
@@ -41,9 +41,11 @@ func Engine(ctx context.Context, c EngineConfig) (*report.Report, error) {
 type engineRun struct {
 	stage
 	c        EngineConfig
-	hangs    string               // origin of the one that hangs
-	best     map[load.Stack][]int // concurrencies, best first
+	hangs    string                   // origin of the one that hangs
+	secure   load.Secure              // the origin for HTTP/2 and HTTP/3; zero if no workload asks
+	best     map[load.Stack][]setting // best first
 	measures []Measure
+	inFlight []InFlight
 }
 
 // open makes directory and processes, and looks at the disk.
@@ -53,7 +55,10 @@ func (r *engineRun) open() error {
 		return err
 	}
 	r.origins, r.hangs = all[:r.c.Origins], all[r.c.Origins]
-	return nil
+	if !slices.ContainsFunc([]string{"drain-h2", "drain-h3", "in-flight"}, r.wants) {
+		return nil
+	}
+	return r.receiver.Call(context.Background(), "secure", nil, &r.secure)
 }
 
 func (r *engineRun) wants(name string) bool { return slices.Contains(r.c.Workloads, name) }
@@ -67,11 +72,28 @@ func (r *engineRun) measure(ctx context.Context) error {
 	if err := r.turns(ctx); err != nil {
 		return err
 	}
+	for _, w := range r.secured() {
+		if r.wants(w.name) {
+			if err := r.overTLS(ctx, w); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+		}
+	}
 	if r.wants("kill") {
 		for round := range r.c.Rounds {
 			if err := r.kill(ctx, round); err != nil {
 				return fmt.Errorf("kill: %w", err)
 			}
+		}
+	}
+	if r.wants("cores") {
+		if err := r.cores(ctx); err != nil {
+			return fmt.Errorf("cores: %w", err)
+		}
+	}
+	if r.wants("in-flight") {
+		if err := r.hanging(ctx); err != nil {
+			return fmt.Errorf("in-flight: %w", err)
 		}
 	}
 	if !r.wants("scale") {
@@ -96,7 +118,7 @@ func (r *engineRun) turns(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return r.withNode(ctx, r.c.Subscribers, func(n *node) error {
+	return r.withNode(ctx, r.plain(r.c.Subscribers), func(n *node) error {
 		for round := range r.c.Rounds {
 			for _, w := range list {
 				if err := r.turn(ctx, n, w, round); err != nil {
@@ -108,19 +130,32 @@ func (r *engineRun) turns(ctx context.Context) error {
 	})
 }
 
+// setup says what a node is and which subscribers it has.
+type setup struct {
+	env []string
+	group
+}
+
+// plain are subscribers over plain HTTP/1.1.
+func (r *engineRun) plain(subscribers int) setup {
+	return setup{group: group{count: subscribers, origins: r.origins, secret: r.secret, concurrency: r.c.Concurrency, protocol: "h1"}}
+}
+
 // withNode starts a node with subscribers, warms it up, and stops it in the
 // end.
-func (r *engineRun) withNode(ctx context.Context, subscribers int, do func(*node) error) (err error) {
-	n, err := startNode(ctx, r.newData())
+func (r *engineRun) withNode(ctx context.Context, s setup, do func(*node) error) (err error) {
+	spec := r.newData()
+	spec.env = s.env
+	n, err := startNode(ctx, spec)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.stop()) }()
-	r.progress.say("a node with %d subscribers", subscribers)
-	if err := n.register(ctx, subscribers, r.origins, r.secret, r.c.Concurrency); err != nil {
+	r.progress.say("a node with %d subscribers over %s", s.count, s.protocol)
+	if err := n.register(ctx, s.group); err != nil {
 		return err
 	}
-	if err := r.warmUp(ctx, n, subscribers); err != nil {
+	if err := r.warmUp(ctx, n, s.count); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
 	return do(n)

@@ -61,11 +61,19 @@ type EngineConfig struct {
 	// ScaleEvents is how many events each of them gets in all. Default 20,000.
 	ScaleEvents int
 
+	// Procs are the values of GOMAXPROCS that cores gives to the node. Default 1, 2.
+	Procs []int
+	// InFlight is how many deliveries hang in flight in in-flight. Default 4,096.
+	InFlight int
+
 	// FloorPosts is how many posts one floor measures. Default 20,000.
 	FloorPosts int
 	// FloorConcurrency are the numbers of connections a floor is tried with.
 	// Default 4, 8, 16, 32, 64, 128.
 	FloorConcurrency []int
+	// FloorConns are the numbers of connections that a floor over HTTP/2 or HTTP/3
+	// shares, each tried with each concurrency. Default 1, 4.
+	FloorConns []int
 	// FloorKeep is how many of them, the best ones of the calibration, are
 	// measured again beside each workload. Default 3.
 	FloorKeep int
@@ -87,7 +95,7 @@ func EngineQuick() EngineConfig {
 		Rounds: 1, Backlog: 5000, FanOut: 2000, Single: 2000, Batch: 5000, Accept: 3000,
 		LatencyFor: 3 * time.Second, Hang: 2000, HangFor: 2 * time.Second, Kill: 2000,
 		Scale: []int{1, 100, 1000}, ScaleEvents: 2000,
-		FloorPosts: 3000, FloorConcurrency: []int{8, 32}, FloorKeep: 1, ProfileFor: 3 * time.Second,
+		FloorPosts: 3000, FloorConcurrency: []int{8, 32}, FloorConns: []int{1}, FloorKeep: 1, InFlight: 512, ProfileFor: 3 * time.Second,
 	}
 }
 
@@ -127,6 +135,13 @@ func (c EngineConfig) WithDefaults() EngineConfig {
 	if len(c.FloorConcurrency) == 0 {
 		c.FloorConcurrency = []int{4, 8, 16, 32, 64, 128}
 	}
+	if len(c.FloorConns) == 0 {
+		c.FloorConns = []int{1, 4}
+	}
+	if len(c.Procs) == 0 {
+		c.Procs = []int{1, 2}
+	}
+	orDefault(&c.InFlight, 4096)
 	orDefault(&c.FloorKeep, 3)
 	orDefault(&c.ProfileOf, "drain")
 	orDefault(&c.ProfileFor, 10*time.Second)
@@ -170,6 +185,13 @@ func (c EngineConfig) Validate() error {
 	for _, n := range c.FloorConcurrency {
 		within("floor-concurrency", n, 1, 10_000)
 	}
+	for _, n := range c.FloorConns {
+		within("floor-conns", n, 1, 1000)
+	}
+	for _, n := range c.Procs {
+		within("procs", n, 1, 1024)
+	}
+	within("in-flight", c.InFlight, 1, 10_000)
 	if c.Rate <= 0 || c.Rate > 100_000 {
 		errs = append(errs, fmt.Errorf("rate: %v is not within 0 and 100,000 a second", c.Rate))
 	}

@@ -23,7 +23,7 @@ func (r *engineRun) kill(ctx context.Context, round int) error {
 			alive.kill()
 		}
 	}()
-	if err := n.register(ctx, r.c.Subscribers, r.origins, r.secret, r.c.Concurrency); err != nil {
+	if err := n.register(ctx, r.plain(r.c.Subscribers).group); err != nil {
 		return err
 	}
 	m := Measure{

@@ -45,16 +45,19 @@ type Measure struct {
 	AckCDF []stats.Point `json:"ack_cdf,omitempty"`
 	// Seen is what the receiver saw.
 	Seen load.Seen `json:"seen"`
+	// Procs is, with cores, the node's GOMAXPROCS.
+	Procs int `json:"gomaxprocs,omitempty"`
 	// Beside is, with hang, the rate of the same without the hanging subscriber.
 	Beside float64 `json:"beside,omitempty"`
 	// Kill is what a kill -9 cost.
 	Kill *Kill `json:"kill,omitempty"`
 }
 
-// FloorRate is the best of a floor's concurrencies.
+// FloorRate is the best of a floor's settings.
 type FloorRate struct {
 	Rate        float64       `json:"rate"`
 	Concurrency int           `json:"concurrency"`
+	Conns       int           `json:"conns,omitempty"` // that a multiplexed stack shared
 	CPU         float64       `json:"cpu_ms_per_1000"` // of the posting process
 	Latency     stats.Latency `json:"latency"`
 }

@@ -14,6 +14,7 @@ import (
 type EngineData struct {
 	Config   EngineConfig `json:"config"`
 	Measures []Measure    `json:"measures"`
+	InFlight []InFlight   `json:"in_flight,omitempty"`
 }
 
 // fill writes the report.
@@ -21,11 +22,18 @@ func (r *engineRun) fill(rep *report.Report) {
 	rep.Facts = append(rep.Facts, r.facts()...)
 	rep.Warnings = append(rep.Warnings, r.warnings()...)
 	rep.Failures = r.failures
-	rep.Data = EngineData{Config: r.c, Measures: r.measures}
-	for _, section := range []report.Section{r.throughput(), r.latencies(), r.isolation(), r.crashes(), r.scaling()} {
+	rep.Data = EngineData{Config: r.c, Measures: r.measures, InFlight: r.inFlight}
+	for _, section := range r.sections() {
 		if len(section.Tables) > 0 {
 			rep.Sections = append(rep.Sections, section)
 		}
+	}
+}
+
+// sections are all parts of the report; one without tables was not measured.
+func (r *engineRun) sections() []report.Section {
+	return []report.Section{
+		r.throughput(), r.protocols(), r.coreScaling(), r.latencies(), r.isolation(), r.crashes(), r.scaling(), r.inFlightMemory(),
 	}
 }
 
@@ -40,7 +48,7 @@ func (r *engineRun) facts() []report.Fact {
 	}
 	facts := []report.Fact{
 		{Name: "Cores shared by node, load and receiver", Value: cores},
-		{Name: "Setting", Value: fmt.Sprintf("bodies of %s, HTTP/1.1 on loopback, every delivery signed, store synced, timelines on; %d origin(s), concurrency of a subscriber: %s",
+		{Name: "Setting", Value: fmt.Sprintf("bodies of %s, plain HTTP/1.1 on loopback unless a section says otherwise, every delivery signed, store synced, timelines on; %d origin(s), concurrency of a subscriber: %s",
 			report.Bytes(int64(r.c.Body)), r.c.Origins, concurrency)},
 		{Name: "Data directory", Value: fmt.Sprintf("on %s; a sync of 4 KiB takes %s", r.fs, r.diskText())},
 	}
@@ -154,7 +162,7 @@ func (r *engineRun) throughput() report.Section {
 func (r *engineRun) floorNote() string {
 	var withFloor []Measure
 	for _, m := range r.measures {
-		if m.Floor.Rate > 0 {
+		if m.FloorConn.Rate > 0 {
 			withFloor = append(withFloor, m)
 		}
 	}

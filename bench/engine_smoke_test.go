@@ -20,7 +20,8 @@ func tinyEngine(t *testing.T) bench.EngineConfig {
 		Rounds: 1, Subscribers: 5, Body: 256, Connections: 4, BatchSize: 10,
 		Backlog: 200, FanOut: 50, Single: 50, Batch: 100, Accept: 50, Rate: 200, LatencyFor: 100 * time.Millisecond,
 		Hang: 50, HangFor: 50 * time.Millisecond, Kill: 1000, Scale: []int{1, 3}, ScaleEvents: 50,
-		FloorPosts: 50, FloorConcurrency: []int{2, 4}, FloorKeep: 1,
+		Procs: []int{1, 2}, InFlight: 20,
+		FloorPosts: 50, FloorConcurrency: []int{2, 4}, FloorConns: []int{1, 2}, FloorKeep: 1,
 		CPUProfile: filepath.Join(dir, "cpu.pprof"), MemProfile: filepath.Join(dir, "heap.pprof"), ProfileOf: "single", ProfileFor: time.Second,
 	}
 }
@@ -54,15 +55,17 @@ func TestEngineRunsEveryWorkloadEndToEnd(t *testing.T) {
 			t.Errorf("%s: %+v", m.Workload, m.Seen)
 		}
 	}
-	for _, name := range bench.EngineWorkloads() {
-		want := 1
-		if name == "scale" {
-			want = len(c.Scale)
+	want := map[string]int{"scale": len(c.Scale), "cores": 0, "cores-drain": len(c.Procs), "cores-single": len(c.Procs), "in-flight": 0}
+	for _, name := range append(bench.EngineWorkloads(), "cores-drain", "cores-single") {
+		want, special := want[name]
+		if !special {
+			want = 1
 		}
 		if measured[name] != want {
 			t.Errorf("%s was measured %d times, want %d", name, measured[name], want)
 		}
 	}
+	checkFloorsAndMemory(t, c, data)
 	var out bytes.Buffer
 	if err := c.Run.Write("engine", rep, &out); err != nil {
 		t.Error(err)
@@ -75,6 +78,35 @@ func TestEngineRunsEveryWorkloadEndToEnd(t *testing.T) {
 	}
 	if left, err := os.ReadDir(c.Run.Data); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// checkFloorsAndMemory looks at what only some workloads have: floors of their
+// own, nodes that differ, deliveries that hang.
+func checkFloorsAndMemory(t *testing.T, c bench.EngineConfig, data bench.EngineData) {
+	t.Helper()
+	for _, m := range data.Measures {
+		switch m.Workload {
+		case "drain-h2", "drain-h3":
+			if m.Ratio <= 0 || m.Floor.Conns == 0 || m.RatioConn != 0 {
+				t.Errorf("%s: not beside the floor of its protocol: %+v", m.Workload, m.Floor)
+			}
+		case "cores-drain", "cores-single":
+			if m.Procs == 0 || m.Ratio != 0 {
+				t.Errorf("%s: GOMAXPROCS %d, ratio %v", m.Workload, m.Procs, m.Ratio)
+			}
+		}
+	}
+	// Over HTTP/1.1 each that hangs has a connection, over the others they share.
+	connections := map[string]int{}
+	for _, f := range data.InFlight {
+		connections[f.Protocol] = f.Connections
+		if f.Deliveries != c.InFlight || f.Cold.Stacks <= 0 || f.Warm.Goroutines < int64(c.InFlight) {
+			t.Errorf("in-flight over %s: %+v", f.Protocol, f)
+		}
+	}
+	if connections["h1"] < c.InFlight || connections["h2"] == 0 || connections["h2"] > 2 || connections["h3"] == 0 || connections["h3"] > 2 {
+		t.Errorf("connections while %d deliveries hang: %v", c.InFlight, connections)
 	}
 }
 
@@ -103,12 +135,12 @@ func TestEngineConfigNamesWhatIsWrong(t *testing.T) {
 	if err := bench.EngineQuick().WithDefaults().Validate(); err != nil {
 		t.Errorf("the quick preset: %v", err)
 	}
-	bad := bench.EngineConfig{Workloads: []string{"nonsense"}, Rounds: -1, Body: 1, Rate: -1, HangFor: -1, Scale: []int{0}}.WithDefaults()
+	bad := bench.EngineConfig{Workloads: []string{"nonsense"}, Rounds: -1, Body: 1, Rate: -1, HangFor: -1, Scale: []int{0}, Procs: []int{-1}, FloorConns: []int{0}, InFlight: -1}.WithDefaults()
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("it was accepted")
 	}
-	for _, want := range []string{`workload "nonsense"`, "rounds", "body", "rate", "durations", "scale"} {
+	for _, want := range []string{`workload "nonsense"`, "rounds", "body", "rate", "durations", "scale", "procs", "floor-conns", "in-flight"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not named: %v", want, err)
 		}

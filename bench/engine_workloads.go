@@ -12,7 +12,7 @@ import (
 
 // EngineWorkloads names the workloads in the order of running.
 func EngineWorkloads() []string {
-	return []string{"drain", "fan-out", "single", "batch", "accept", "accept-batch", "latency", "hang", "kill", "scale"}
+	return []string{"drain", "fan-out", "single", "batch", "accept", "accept-batch", "latency", "hang", "drain-h2", "drain-h3", "kill", "cores", "in-flight", "scale"}
 }
 
 // workload is something to measure on a node with subscribers.
@@ -23,6 +23,7 @@ type workload struct {
 	events, deliveries int
 	fanOut             bool
 	noFloor            bool
+	floor              load.Stack // "" = both over plain HTTP/1.1
 	// busy says that something stays in flight: nobody waits until nothing is.
 	busy bool
 	// prepare is done before anything is measured, run is measured, finish comes
@@ -89,10 +90,8 @@ func (r *engineRun) turn(ctx context.Context, n *node, w workload, round int) er
 func (r *engineRun) measured(ctx context.Context, n *node, w workload, m *Measure, round int) error {
 	tag := fmt.Sprintf("%s-%d-%d", w.name, r.nodes, round+1)
 	var err error
-	if !w.noFloor {
-		if err := r.floors(ctx, m); err != nil {
-			return err
-		}
+	if err := r.floors(ctx, w, m); err != nil {
+		return err
 	}
 	if err := r.begin(ctx, tag, w.events, m.Subscribers, w.fanOut); err != nil {
 		return err
@@ -364,7 +363,7 @@ func (r *engineRun) scale(ctx context.Context, subscribers int) error {
 		name: "scale", events: r.c.ScaleEvents, deliveries: r.c.ScaleEvents,
 		run: r.publishAndDeliver(load.Publish{Events: r.c.ScaleEvents, Batch: r.c.BatchSize}),
 	}
-	return r.withNode(ctx, subscribers, func(n *node) error {
+	return r.withNode(ctx, r.plain(subscribers), func(n *node) error {
 		for round := range r.c.Rounds {
 			m := Measure{Workload: w.name, Round: round + 1, Subscribers: subscribers, Events: w.events, Deliveries: w.deliveries}
 			if err := r.measured(ctx, n, w, &m, round); err != nil {

@@ -81,8 +81,22 @@ func TestEngineReportLooksLikeItsGolden(t *testing.T) {
 		k := measure("kill", round, 100, 1)
 		k.Kill = &Kill{Queued: 2000, Before: 400, Duplicates: round, Ready: 0.2, Back: 0.25, Done: 0.6}
 		r.measures = append(r.measures, k, measure("scale", round, 1, 5000), measure("scale", round, 100, 9000))
+		for i, name := range []string{"drain-h2", "drain-h3"} {
+			m := measure(name, round, 100, float64(15_000-1000*i))
+			m.AcceptRate, m.RatioConn, m.FloorConn, m.Floor.Conns = 0, 0, FloorRate{}, 1+i
+			r.measures = append(r.measures, m)
+		}
+		for _, procs := range r.c.Procs {
+			m := measure(coresWorkload("drain"), round, 100, float64(6000*procs))
+			m.Procs, m.Ratio = procs, 0
+			r.measures = append(r.measures, m)
+		}
+		r.inFlight = append(r.inFlight, InFlight{
+			Protocol: "h2", Round: round, Deliveries: 100, Connections: 2,
+			Cold: Held{Heap: 900 << 10, Stacks: 1600 << 10, RSS: 3 << 20, Goroutines: 204}, Warm: Held{Heap: 200 << 10, Stacks: 1500 << 10, Goroutines: 200},
+		})
 	}
-	golden(t, "engine.md", r.throughput(), r.latencies(), r.isolation(), r.crashes(), r.scaling())
+	golden(t, "engine.md", r.sections()...)
 }
 
 func TestAnEngineReportOfNothingHasNoSections(t *testing.T) {

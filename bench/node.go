@@ -188,21 +188,42 @@ type subscriber struct {
 	Concurrency int      `json:"concurrency,omitempty"`
 	Timeout     string   `json:"timeout,omitempty"`
 	Protocol    string   `json:"protocol"`
+	TLS         *trusted `json:"tls,omitempty"`
+}
+
+// trusted is the CA that a subscriber's receiver is verified with.
+type trusted struct {
+	CAPEM string `json:"ca_pem"`
 }
 
 // apiCalls is how many API calls run side by side while a run is being set up.
 const apiCalls = 32
 
+// group are subscribers of one kind.
+type group struct {
+	count       int
+	origins     []string // of their URLs, in turns
+	secret      string
+	protocol    string
+	concurrency int    // 0 = the node's default
+	timeout     string // "" = the node's default
+	ca          string // PEM; "" = the system's
+}
+
 // register makes the tenant and its subscribers.
-func (n *node) register(ctx context.Context, count int, origins []string, secret string, concurrency int) error {
+func (n *node) register(ctx context.Context, g group) error {
 	if err := n.call(ctx, http.MethodPut, "/v1/tenants/"+tenant, struct{}{}, nil); err != nil {
 		return err
 	}
-	return n.each(ctx, count, func(ctx context.Context, i int) error {
-		return n.call(ctx, http.MethodPost, subscribersPath, subscriber{
-			ID: subscriberID(i), URL: origins[i%len(origins)] + load.Path(i), Secret: secret, Concurrency: concurrency,
-			Topics: []string{load.TopicOf(i), load.TopicAll}, Protocol: "h1",
-		}, nil)
+	s := subscriber{Secret: g.secret, Concurrency: g.concurrency, Timeout: g.timeout, Protocol: g.protocol}
+	if g.ca != "" {
+		s.TLS = &trusted{CAPEM: g.ca}
+	}
+	return n.each(ctx, g.count, func(ctx context.Context, i int) error {
+		own := s
+		own.ID, own.URL = subscriberID(i), g.origins[i%len(g.origins)]+load.Path(i)
+		own.Topics = []string{load.TopicOf(i), load.TopicAll}
+		return n.call(ctx, http.MethodPost, subscribersPath, own, nil)
 	})
 }
 

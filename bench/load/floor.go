@@ -27,7 +27,15 @@ const (
 	// ClientConn is one http.ClientConn for each goroutine, from
 	// http.Transport.NewClientConn: no pool in between.
 	ClientConn Stack = "clientconn"
+	// HTTP2 is one http.ClientConn over TLS, or several, each shared by many
+	// goroutines.
+	HTTP2 Stack = "http2"
+	// HTTP3 is the same with quic-go's http3.ClientConn.
+	HTTP3 Stack = "http3"
 )
+
+// Multiplexed reports whether goroutines share connections.
+func (s Stack) Multiplexed() bool { return s == HTTP2 || s == HTTP3 }
 
 // Floor says how to post the same bodies straight to the receiver: without a
 // queue, a signature or a log.
@@ -38,6 +46,8 @@ type Floor struct {
 	Posts       int      `json:"posts"`
 	Subscribers int      `json:"subscribers"`
 	Concurrency int      `json:"concurrency"`
+	Conns       int      `json:"conns,omitempty"`  // that a multiplexed stack shares; at least 1
+	CA          string   `json:"ca_pem,omitempty"` // verifies an https origin
 	Body        int      `json:"body"`
 	Seed        uint64   `json:"seed"`
 }
@@ -70,8 +80,11 @@ func (f Floor) Run(ctx context.Context) (Posted, error) {
 	if len(f.Origins) == 0 || f.Subscribers < 1 || f.Concurrency < 1 {
 		return Posted{}, errors.New("floor: origins, subscribers and concurrency must be given")
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: f.Concurrency, MaxIdleConns: 0, DisableCompression: true}
-	defer transport.CloseIdleConnections()
+	trip, done, err := f.sender(ctx)
+	if err != nil {
+		return Posted{}, err
+	}
+	defer done()
 	var next atomic.Int64
 	workers := make([]poster, f.Concurrency)
 	var wg sync.WaitGroup
@@ -79,7 +92,7 @@ func (f Floor) Run(ctx context.Context) (Posted, error) {
 	for i := range workers {
 		w := &workers[i]
 		w.floor, w.bodies, w.next = &f, bodies, &next
-		w.trip = w.sender(transport)
+		w.trip = trip(i)
 		wg.Go(func() { w.run(ctx) })
 	}
 	wg.Wait()
@@ -91,7 +104,6 @@ func (f Floor) Run(ctx context.Context) (Posted, error) {
 		if out.Error == "" && workers[i].err != nil {
 			out.Error = workers[i].err.Error()
 		}
-		workers[i].close()
 	}
 	out.Latency = stats.LatencyOf(took)
 	return out, ctx.Err()
@@ -103,34 +115,59 @@ type poster struct {
 	bodies *Bodies
 	next   *atomic.Int64
 	trip   func(*http.Request) (*http.Response, error)
-	conns  map[string]*http.ClientConn // by authority; with ClientConn only
 	body   []byte
 	took   []time.Duration
 	failed int
 	err    error
 }
 
-// sender returns how the stack sends one request.
-func (p *poster) sender(t *http.Transport) func(*http.Request) (*http.Response, error) {
-	if p.floor.Stack != ClientConn {
-		return (&http.Client{Transport: t}).Do
+// sender returns how goroutine i of the stack sends a request, and what ends all
+// connections.
+func (f *Floor) sender(ctx context.Context) (trip func(i int) func(*http.Request) (*http.Response, error), done func(), err error) {
+	if f.Stack.Multiplexed() {
+		m, err := f.dial(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return m.trip, func() { _ = m.close() }, nil
 	}
-	p.conns = map[string]*http.ClientConn{}
-	return func(req *http.Request) (*http.Response, error) {
-		for {
-			conn, err := p.conn(req.Context(), t, req.URL)
-			if err != nil {
+	t := &http.Transport{MaxIdleConnsPerHost: f.Concurrency, MaxIdleConns: 0, DisableCompression: true}
+	if f.Stack != ClientConn {
+		client := &http.Client{Transport: t}
+		return func(int) func(*http.Request) (*http.Response, error) { return client.Do }, t.CloseIdleConnections, nil
+	}
+	own := make([]ownConns, f.Concurrency)
+	closeAll := func() {
+		for i := range own {
+			own[i].close()
+		}
+	}
+	return func(i int) func(*http.Request) (*http.Response, error) {
+		own[i] = ownConns{transport: t, conns: map[string]*http.ClientConn{}}
+		return own[i].roundTrip
+	}, closeAll, nil
+}
+
+// ownConns are the connections of one goroutine, by authority.
+type ownConns struct {
+	transport *http.Transport
+	conns     map[string]*http.ClientConn
+}
+
+func (o *ownConns) roundTrip(req *http.Request) (*http.Response, error) {
+	for {
+		conn, err := o.conn(req.Context(), req.URL)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := conn.RoundTrip(req)
+		if unwritten(err) && req.Context().Err() == nil {
+			if req.Body, err = req.GetBody(); err != nil {
 				return nil, err
 			}
-			resp, err := conn.RoundTrip(req)
-			if unwritten(err) && req.Context().Err() == nil {
-				if req.Body, err = req.GetBody(); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			return resp, err
+			continue
 		}
+		return resp, err
 	}
 }
 
@@ -141,20 +178,20 @@ func unwritten(err error) bool {
 	return err != nil && err.Error() == "http: persistConn.readLoop exiting"
 }
 
-func (p *poster) conn(ctx context.Context, t *http.Transport, u *url.URL) (*http.ClientConn, error) {
-	if c := p.conns[u.Host]; c != nil && c.Err() == nil {
+func (o *ownConns) conn(ctx context.Context, u *url.URL) (*http.ClientConn, error) {
+	if c := o.conns[u.Host]; c != nil && c.Err() == nil {
 		return c, nil
 	}
-	c, err := t.NewClientConn(ctx, u.Scheme, u.Host)
+	c, err := o.transport.NewClientConn(ctx, u.Scheme, u.Host)
 	if err != nil {
 		return nil, err
 	}
-	p.conns[u.Host] = c
+	o.conns[u.Host] = c
 	return c, nil
 }
 
-func (p *poster) close() {
-	for _, c := range p.conns {
+func (o *ownConns) close() {
+	for _, c := range o.conns {
 		_ = c.Close()
 	}
 }

@@ -391,3 +391,36 @@ func TestAPacedLoadEndsWithItsContext(t *testing.T) {
 		t.Error("it waited for its rate")
 	}
 }
+
+// TestFloorsOverTLSReachTheReceiverOnSharedConnections posts over HTTP/2 and
+// HTTP/3 and counts at the receiver.
+func TestFloorsOverTLSReachTheReceiverOnSharedConnections(t *testing.T) {
+	const posts, subscribers = 60, 3
+	for _, stack := range []Stack{HTTP2, HTTP3} {
+		t.Run(string(stack), func(t *testing.T) {
+			r := receiver(t, 1, Phase{Tag: "tls", Events: posts, Subscribers: subscribers, Hang: -1})
+			secure, err := r.Secure()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := r.Secure(); err != nil || again != secure {
+				t.Errorf("another origin the second time: %+v, %v", again, err)
+			}
+			floor := Floor{
+				Stack: stack, Origins: []string{secure.Origin}, CA: secure.CAPEM, Tag: "tls", Posts: posts, Subscribers: subscribers,
+				Concurrency: 8, Conns: 2, Body: 256, Seed: 1,
+			}
+			got, err := floor.Run(t.Context())
+			if err != nil || got.Failed > 0 || got.Latency.N != posts {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if s := r.Seen(); s.Arrived != posts || s.Duplicates > 0 {
+				t.Errorf("%d arrived, %d twice", s.Arrived, s.Duplicates)
+			}
+			floor.CA = "none"
+			if _, err := floor.Run(t.Context()); err == nil {
+				t.Error("it posted without a CA")
+			}
+		})
+	}
+}

@@ -26,6 +26,9 @@ type Receiver struct {
 	serving   sync.WaitGroup
 	live      atomic.Pointer[phase]
 	buffers   sync.Pool
+
+	mu     sync.Mutex
+	secure *secureOrigin // nil until it was asked for
 }
 
 // maxBody is far above any benchmark's.
@@ -77,6 +80,11 @@ func (r *Receiver) Close() error {
 	close(r.live.Load().release)
 	err := r.server.Close()
 	r.serving.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.secure != nil {
+		err = errors.Join(err, r.secure.close())
+	}
 	return err
 }
 
@@ -201,6 +209,7 @@ func ServeReceiver(ctx context.Context, origins int, in io.Reader, out io.Writer
 	}
 	err = worker.Serve(ctx, in, out, map[string]worker.Method{
 		"origins": func(context.Context, json.RawMessage) (any, error) { return r.Origins(), nil },
+		"secure":  func(context.Context, json.RawMessage) (any, error) { return r.Secure() },
 		"begin":   worker.Handle(func(_ context.Context, p Phase) (bool, error) { return true, r.Begin(p) }),
 		"seen":    func(context.Context, json.RawMessage) (any, error) { return r.Seen(), nil },
 		"mark":    func(context.Context, json.RawMessage) (any, error) { r.Mark(); return true, nil },

@@ -95,7 +95,13 @@ http.Transport.NewClientConn per connection.
 
 Bodies have 1 KiB, the store syncs every publish to a real disk (a directory in
 memory is refused), every delivery is signed and every transition is on its
-timeline. Traffic is plain HTTP/1.1 on loopback.
+timeline. Traffic is plain HTTP/1.1 on loopback, except where said.
+
+drain-h2 and drain-h3 drain to one origin with TLS, beside bare clients of that
+protocol on connections that are up, at the best of several concurrencies and
+numbers of connections. cores repeats drain and single with different GOMAXPROCS.
+in-flight lets deliveries hang and says what memory each holds; what a node holds
+that does nothing is "bench idle".
 
 Workloads: ` + strings.Join(bench.EngineWorkloads(), ", ") + `.
 
@@ -105,6 +111,7 @@ environment; the report names them. Profiles are fetched from the node's
 		Example: `  dispatcher bench engine --quick
   dispatcher bench engine --workloads drain,fan-out --rounds 5
   dispatcher bench engine --workloads scale --scale 1,100,10000
+  dispatcher bench engine --workloads drain-h2,drain-h3,cores,in-flight
   dispatcher bench engine --workloads drain --cpuprofile cpu.pprof --memprofile heap.pprof`,
 	}
 	bindEngine(c.Flags(), &given)
@@ -171,8 +178,11 @@ func bindEngine(f *pflag.FlagSet, c *bench.EngineConfig) {
 	f.IntVar(&c.Kill, "kill", d.Kill, "kill: deliveries queued")
 	f.IntSliceVar(&c.Scale, "scale", d.Scale, "scale: numbers of subscribers")
 	f.IntVar(&c.ScaleEvents, "scale-events", d.ScaleEvents, "scale: events")
+	f.IntSliceVar(&c.Procs, "procs", d.Procs, "cores: GOMAXPROCS of the node")
+	f.IntVar(&c.InFlight, "in-flight", d.InFlight, "in-flight: deliveries that hang")
 	f.IntVar(&c.FloorPosts, "floor-posts", d.FloorPosts, "posts of one floor")
 	f.IntSliceVar(&c.FloorConcurrency, "floor-concurrency", d.FloorConcurrency, "connections that the floor is tried with")
+	f.IntSliceVar(&c.FloorConns, "floor-conns", d.FloorConns, "connections that a floor over HTTP/2 or HTTP/3 shares")
 	f.IntVar(&c.FloorKeep, "floor-keep", d.FloorKeep, "how many of those are repeated beside each workload")
 	f.StringVar(&c.NodeConfig, "node-config", "", "configuration file for the node")
 	f.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the node to this file")
