@@ -67,6 +67,9 @@ type Published struct {
 	Event   *Event
 	Dedupe  *Dedupe // nil = no deduplication (operational events)
 	Targets []Target
+	// Urgent is stored below the disk's watermark, too: it is small, rare, and what
+	// says that the disk is full.
+	Urgent bool
 }
 
 // Leased: the rows of one subscriber that stand at or before a point of one

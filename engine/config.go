@@ -34,6 +34,8 @@ type Config struct {
 	// Tracing is told of publishes, for spans; nil = none are made.
 	Tracing *Tracing
 
+	// Operations says who hears of the node itself.
+	Operations Operations
 	// Guard decides which addresses may be dialled; its zero value is strict.
 	Guard netguard.Config
 	// Egress is how requests leave this machine.

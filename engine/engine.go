@@ -39,13 +39,14 @@ type Engine struct {
 	keys      keyMaker
 	ingress   *ingress.Ingress // nil = none
 
+	alarms *alarms
 	tokens *tokens
 	census *census
 
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
 
-	wg       sync.WaitGroup // operational events and other short errands
+	wg       sync.WaitGroup // short errands
 	errands  sync.Mutex     // guards stopping: none is added once Stop waits
 	stopping bool
 	onStop   []stopper // in the order of starting
@@ -79,11 +80,20 @@ func (e *Engine) assemble() error {
 	e.recoverer = newRecoverer(e)
 	config := e.config.Storage
 	config.Observer.Failed = both(config.Observer.Failed, e.recoverer.notice)
+	e.alarms = newAlarms(e.alarmPorts())
+	disk := config.Observer.Disk
+	config.Observer.Disk = func(free, total uint64, full bool) {
+		if disk != nil {
+			disk(free, total, full)
+		}
+		e.alarms.disk(free, total, full)
+	}
 	if e.store, err = storage.Open(config); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
 	e.onStopped("store", func(context.Context) error { return e.store.Close() })
 	e.registry = e.store.Registry()
+	e.alarms.records = alarmDocs{e.registry}
 	if e.directory, err = newDirectory(e.registry); err != nil {
 		return err
 	}
@@ -108,6 +118,7 @@ func (e *Engine) watch() {
 				continue
 			}
 			e.directory.forget(c.Tenant, c.Subscriber, c.Deleted)
+			e.alarms.changed(c.Tenant, c.Subscriber, c.Deleted)
 		}
 	})
 	e.onStopped("watch", func(context.Context) error { stop(); return nil })
@@ -150,6 +161,7 @@ func (e *Engine) connect() error {
 func (e *Engine) schedule() error {
 	config := e.config.Sched
 	config.Disable = e.disable
+	e.alarmed(&config.Observer)
 	if err := e.shareLimits(&config); err != nil {
 		return err
 	}
@@ -198,6 +210,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := e.selector.Start(ctx); err != nil {
 		return fmt.Errorf("start selector: %w", err)
 	}
+	// It stops after the scheduler, whose last outcomes it may have to tell of.
+	e.alarms.start()
+	e.onStopped("alarms", e.alarms.stop)
 	if err := e.reserve(ctx); err != nil {
 		return fmt.Errorf("start scheduler: %w", err)
 	}
@@ -227,7 +242,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		e.errands.Lock()
 		e.stopping = true
 		e.errands.Unlock()
-		e.wg.Wait() // errands publish; they are bounded by their own timeouts
+		e.wg.Wait() // they are bounded by their own timeouts
 		var errs []error
 		for _, s := range slices.Backward(e.onStop) {
 			if err := s.stop(ctx); err != nil {

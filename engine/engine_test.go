@@ -280,7 +280,7 @@ func TestOneNotTwoPOSTsPerAttemptThroughFailures(t *testing.T) {
 func TestGoneDisablesOnceHoldsTheRestAndTellsTheOperator(t *testing.T) {
 	b := setup(t)
 	operator := b.receiver(testnet.Config{})
-	b.subscribe("operator", operator, func(in *SubscriberInput) { in.Topics = &[]string{"dispatcher.*"} })
+	b.subscribe("operator", operator, func(in *SubscriberInput) { in.Topics = &[]string{TopicSubscriberDisabled} })
 	gone := b.receiver(testnet.Config{Behaviour: testnet.Behaviour{Status: http.StatusGone}})
 	b.subscribe("gone", gone)
 	first := b.publish("one")

@@ -84,6 +84,7 @@ type EventInput struct {
 	TraceParent string
 
 	operational bool // one of the dispatcher's own
+	urgent      bool // see [delivery.Published]
 }
 
 // Receipt answers a publish.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -88,7 +87,7 @@ func (e *Engine) published(t *delivery.Tenant, in *EventInput, now time.Time, ma
 	if err != nil {
 		return nil, err
 	}
-	p := &delivery.Published{Lease: e.store.Lease(), Event: event, Targets: targets}
+	p := &delivery.Published{Lease: e.store.Lease(), Event: event, Targets: targets, Urgent: in.urgent}
 	if in.ID != "" {
 		p.Dedupe = &delivery.Dedupe{ID: in.ID, Content: contentHash(event, in.Subscribers)}
 	}
@@ -239,31 +238,4 @@ func contentHash(e *delivery.Event, subscribers []string) [16]byte {
 	var sum [16]byte
 	copy(sum[:], h.Sum(nil))
 	return sum
-}
-
-// operational publishes an event of the dispatcher's own; it never fails a
-// caller. Subscribers hear of it if they name its topic.
-func (e *Engine) operational(tenant delivery.TenantNum, kind string, data map[string]any) {
-	e.errand(func(ctx context.Context) {
-		if err := e.publishOperational(ctx, tenant, kind, data); err != nil {
-			e.logger.Error("operational_event_failed", "topic", delivery.OperationalPrefix+kind, "error", err.Error())
-		}
-	})
-}
-
-const operationalTimeout = 10 * time.Second
-
-// publishOperational publishes to whoever named the topic.
-func (e *Engine) publishOperational(ctx context.Context, tenant delivery.TenantNum, kind string, data map[string]any) error {
-	t, err := e.directory.Tenant(tenant)
-	if err != nil {
-		return err
-	}
-	payload, err := json.Marshal(map[string]any{"type": delivery.OperationalPrefix + kind, "data": data})
-	if err != nil {
-		return err
-	}
-	in := EventInput{Topic: delivery.OperationalPrefix + kind, Payload: payload, operational: true}
-	result := e.PublishBatch(ctx, t.ID, []EventInput{in})[0]
-	return result.Err
 }

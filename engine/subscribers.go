@@ -186,7 +186,7 @@ func (e *Engine) TestSubscriber(ctx context.Context, tenant, id string) (Receipt
 	}
 	payload := fmt.Sprintf(`{"type":"dispatcher.test","subscriber":%q,"at":%q}`, s.ID, time.Now().UTC().Format(time.RFC3339))
 	return e.Publish(ctx, tenant, EventInput{
-		Topic: delivery.OperationalPrefix + "test", Payload: []byte(payload), Subscribers: []string{s.ID}, operational: true,
+		Topic: topicTest, Payload: []byte(payload), Subscribers: []string{s.ID}, operational: true,
 	})
 }
 
@@ -209,7 +209,5 @@ func (e *Engine) disable(num delivery.SubscriberNum, reason delivery.Reason, at 
 	}
 	e.logger.Warn("subscriber_disabled", "subscriber", updated.ID, "reason", reason.String())
 	e.sched.Kick(num)
-	e.operational(updated.Tenant, "subscriber.disabled", map[string]any{
-		"subscriber": updated.ID, "reason": reason.String(), "at": at.UTC().Format(time.RFC3339),
-	})
+	e.alarms.disabled(updated.Tenant, num, reason, at)
 }

@@ -241,7 +241,7 @@ func (a *actor) halfOpenLocked(now instant) {
 	}
 	a.pulse = a.halfOpen()
 	a.disposed = 0
-	a.reportBreakerLocked(delivery.BreakerOpen, WhyWaited)
+	a.reportBreakerLocked(delivery.BreakerOpen, WhyWaited, "")
 }
 
 // idleLocked reports whether there is nothing to do, and nothing to wait for

@@ -42,6 +42,7 @@ type AttemptFinished struct {
 // Decided is a delivery that moved without an attempt.
 type Decided struct {
 	Subscriber delivery.SubscriberNum
+	Tenant     delivery.TenantNum
 	Event      delivery.EventKey
 	Next       delivery.Next
 	Reason     delivery.Reason
@@ -54,6 +55,8 @@ type BreakerChanged struct {
 	From, To   delivery.BreakerState
 	Why        BreakerWhy
 	OpenUntil  time.Time // with BreakerOpen
+	// Topic is that of the event whose attempt changed it; "" without an attempt.
+	Topic string
 }
 
 // Disabled is a subscriber that is to be disabled.

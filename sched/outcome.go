@@ -146,7 +146,7 @@ func (a *actor) noteLocked(it *item) string {
 // when it is told.
 func (a *actor) tellLocked(it *item, c conclusion, m *delivery.Moved) func() {
 	if c.attempt == nil {
-		e := Decided{Subscriber: a.num, Event: it.row.Event, Next: m.Next, Reason: m.Reason}
+		e := Decided{Subscriber: a.num, Tenant: a.tenant.num, Event: it.row.Event, Next: m.Next, Reason: m.Reason}
 		return func() { a.s.obs.moved(e) }
 	}
 	if a.s.obs.AttemptFinished == nil {
@@ -160,7 +160,7 @@ func (a *actor) tellLocked(it *item, c conclusion, m *delivery.Moved) func() {
 }
 
 func (a *actor) decidedLocked(m *delivery.Moved) {
-	e := Decided{Subscriber: m.Row.Subscriber, Event: m.Row.Event, Next: m.Next, Reason: m.Reason}
+	e := Decided{Subscriber: m.Row.Subscriber, Tenant: a.tenant.num, Event: m.Row.Event, Next: m.Next, Reason: m.Reason}
 	a.news = append(a.news, func() { a.s.obs.moved(e) })
 }
 
@@ -190,7 +190,11 @@ func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
 	if probe && sig == signalNone && out.Class != delivery.ClassInterrupted {
 		sig = signalUndecided
 	}
-	a.beatLocked(sig, probe, c.attempt.EndedAt, b)
+	topic := ""
+	if c.event != nil {
+		topic = c.event.Topic
+	}
+	a.beatLocked(sig, probe, topic, b)
 	switch {
 	case out.Class == delivery.ClassGone:
 		return a.disablingLocked(delivery.ReasonGone, b)
@@ -201,8 +205,10 @@ func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
 	return delivery.ReasonNone
 }
 
-func (a *actor) beatLocked(sig signal, probe bool, now time.Time, b *batch) {
-	from := a.Breaker
+// beatLocked lets the attempt of a batch, made of an event of a topic, change the
+// subscriber's health.
+func (a *actor) beatLocked(sig signal, probe bool, topic string, b *batch) {
+	from, now := a.Breaker, b.attempt.EndedAt
 	step := a.beat(sig, probe, a.s.cfg.Breaker, now, a.s.cfg.Rand())
 	a.pulse = step.pulse
 	if sig == signalSuccess && a.allowance < 1<<30 {
@@ -221,16 +227,16 @@ func (a *actor) beatLocked(sig signal, probe bool, now time.Time, b *batch) {
 		a.openAt = mono.add(a.OpenUntil.Sub(now))
 		a.unloadLocked()
 	}
-	a.reportBreakerLocked(from, step.why)
+	a.reportBreakerLocked(from, step.why, topic)
 }
 
 func (a *actor) healthFactLocked() *delivery.HealthChanged {
 	return &delivery.HealthChanged{Lease: a.s.queue.Lease(), Subscriber: a.num, Health: a.Health}
 }
 
-func (a *actor) reportBreakerLocked(from delivery.BreakerState, why BreakerWhy) {
+func (a *actor) reportBreakerLocked(from delivery.BreakerState, why BreakerWhy, topic string) {
 	e := BreakerChanged{
-		Subscriber: a.num, Tenant: a.sub.Tenant, From: from, To: a.Breaker, Why: why, OpenUntil: a.OpenUntil,
+		Subscriber: a.num, Tenant: a.sub.Tenant, From: from, To: a.Breaker, Why: why, OpenUntil: a.OpenUntil, Topic: topic,
 	}
 	a.news = append(a.news, func() { a.s.obs.breakerChanged(e) })
 }

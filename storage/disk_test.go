@@ -67,6 +67,17 @@ func TestTheDiskIsWatched(t *testing.T) {
 		fail.Store(true) // the last answer stays
 		time.Sleep(2 * time.Second)
 		wantErr(t, publish("b"), delivery.ErrStoreFull)
+		// What says that the disk is full is stored all the same, and opens no door to
+		// what comes with it.
+		urgent := func(id string) *delivery.Published {
+			p := b.event(id, 1)
+			p.Urgent = true
+			return p
+		}
+		noErr(t, b.Publish(t.Context(), []*delivery.Published{urgent("alarm")})[0].Err)
+		for _, r := range b.Publish(t.Context(), []*delivery.Published{urgent("another"), b.event("c", 1)}) {
+			wantErr(t, r.Err, delivery.ErrStoreFull)
+		}
 		b.close()
 		if len(told) != 3 || !told[0] || told[1] || !told[2] {
 			t.Errorf("told %v", told)

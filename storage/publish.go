@@ -70,7 +70,7 @@ func (s *Store) Publish(ctx context.Context, events []*delivery.Published) []del
 	p := &publishing{
 		events: events, receipts: make([]delivery.Receipt, len(events)), done: make(chan struct{}, 1),
 	}
-	err := s.admissible(ctx)
+	err := s.admissible(ctx, events)
 	var c *committer
 	if err == nil {
 		c, err = s.committer()
@@ -113,15 +113,20 @@ func (p *publishing) all(err error) []delivery.Receipt {
 	return p.receipts
 }
 
-// admissible reports why nothing may be published now.
-func (s *Store) admissible(ctx context.Context) error {
+// admissible reports why these may not be published now.
+func (s *Store) admissible(ctx context.Context, events []*delivery.Published) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("publish: %w", context.Cause(ctx))
 	}
-	if full := s.disk.full.Load(); full != nil {
+	if full := s.disk.full.Load(); full != nil && !urgent(events) {
 		return full
 	}
 	return s.stalled()
+}
+
+// urgent reports whether all of them go below the watermark.
+func urgent(events []*delivery.Published) bool {
+	return len(events) > 0 && !slices.ContainsFunc(events, func(x *delivery.Published) bool { return x == nil || !x.Urgent })
 }
 
 // takenOver adds to names the files that events bring along.

@@ -139,7 +139,7 @@ func (s *Store) OpenPayload(name string) (io.ReadCloser, error) { return s.spool
 // [Store.Publish] takes the file over: it removes the file of an event that was
 // not stored. One that is never published is collected.
 func (s *Store) SpoolPayload(ctx context.Context, key delivery.EventKey, r io.Reader) (name string, size int64, err error) {
-	if err := s.admissible(ctx); err != nil {
+	if err := s.admissible(ctx, nil); err != nil {
 		return "", 0, err
 	}
 	if _, err := s.committer(); err != nil {

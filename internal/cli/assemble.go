@@ -54,8 +54,9 @@ func assemble(c *config.Config, version string, logger *slog.Logger) nodeConfig 
 			Version: version, MaxPayload: int64(c.API.MaxPayload), Logger: logger,
 			DefaultConcurrency: c.Limits.PerSubscriber, DefaultTimeout: c.Timeouts.Attempt, DefaultMaxShare: c.Limits.PerTenant,
 			Guard: guardConfig(c), Storage: storageConfig(c), Sched: schedConfig(c), Transport: transportConfig(c, logger),
-			Egress:   engine.Egress{Source4: c.Egress.SourceIPv4, Source6: c.Egress.SourceIPv6},
-			Selector: selectorConfig(c), Ingress: ingressConfig(c), Redis: redisConfig(c),
+			Egress:     engine.Egress{Source4: c.Egress.SourceIPv4, Source6: c.Egress.SourceIPv6},
+			Operations: engine.Operations{Tenant: c.Operations.Tenant},
+			Selector:   selectorConfig(c), Ingress: ingressConfig(c), Redis: redisConfig(c),
 		},
 	}
 }

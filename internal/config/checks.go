@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
 // checkListen accepts host:port, where host may be empty, a name or an address.
@@ -36,6 +38,14 @@ func checkToken(s string) error {
 		}
 	}
 	return nil
+}
+
+// checkName accepts the id of a tenant, or none.
+func checkName(s string) error {
+	if s == "" || delivery.CheckName(s) == nil {
+		return nil
+	}
+	return bad("is not an id of a tenant", "write 1 to 128 of A-Z a-z 0-9 _ -")
 }
 
 // checkOrigin accepts host or host:port.

@@ -59,6 +59,8 @@ type Config struct {
 	Timeouts Timeouts
 	// Breaker says when a subscriber's circuit opens.
 	Breaker Breaker
+	// Operations says who hears of the node itself.
+	Operations Operations
 	// Retention says how long what is finished is kept.
 	Retention Retention
 	// Storage tunes the store.
@@ -130,6 +132,11 @@ type Breaker struct {
 	Window   int // outcomes the failure rate is taken over
 	OpenFor  time.Duration
 	OpenMax  time.Duration
+}
+
+// Operations says who hears of the node itself.
+type Operations struct {
+	Tenant string // its id, "" = none
 }
 
 // Retention says how long what is finished is kept.

@@ -79,6 +79,7 @@ var sections = map[string]string{
 	"connections": "Connections to receivers.",
 	"timeouts":    "How long an attempt and its connection may take.",
 	"breaker":     "When deliveries to a failing subscriber pause.",
+	"operations":  "Events that the dispatcher publishes about itself.",
 	"retention":   "How long what is finished is kept. What is pending is kept as long as it is\npending.",
 	"storage":     "The store on disk.",
 	"egress":      "How requests leave.",

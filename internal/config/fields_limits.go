@@ -107,5 +107,9 @@ func (c *Config) retryFields() []*field {
 			path: "breaker.open_max", value: durationValue(&b.OpenMax, time.Second, day),
 			doc: "Longest pause.",
 		},
+		{
+			path: "operations.tenant", value: textValue(&c.Operations.Tenant, "tenant", checkName),
+			doc: "Tenant whose subscribers of dispatcher.* hear of the node itself: of its disk. Empty\nis none: what is true of the node is not told to tenants. Of their own subscribers\nall tenants hear.",
+		},
 	}
 }

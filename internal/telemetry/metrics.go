@@ -43,6 +43,7 @@ type Metrics struct {
 	diskTotal     prometheus.Gauge
 	diskRefuses   prometheus.Gauge
 	retainedDead  prometheus.Counter
+	operational   *prometheus.CounterVec // topic, result
 	received      ingressMetrics
 }
 
@@ -131,6 +132,8 @@ func (m *Metrics) makeStore() {
 	m.diskTotal = m.gauge("disk_total_bytes", "Size of the data directory's file system.")
 	m.diskRefuses = m.gauge("disk_refuses_publishes", "1 while publishes are refused because the free space is below the watermark.")
 	m.retainedDead = m.counter("dead_letters_expired_total", "Dead letters removed because their retention ended.")
+	m.operational = m.counters("operational_events_total",
+		"Events of the dispatcher's own: published, delayed (a try that the store refused) or dropped (too many waited, or it could not be stored).", "topic", "result")
 }
 
 // Handler serves the metrics in Prometheus' text format.

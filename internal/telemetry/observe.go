@@ -19,6 +19,9 @@ func (m *Metrics) Observe(config *engine.Config) {
 	if config.Ingress != nil {
 		config.Ingress.Observer = m.ingress()
 	}
+	config.Operations.Observed = func(topic string, result engine.OperationalResult) {
+		m.operational.WithLabelValues(topic, string(result)).Inc()
+	}
 	config.Guard.Observer = netguard.Observer{Denied: func(d netguard.Denial) {
 		m.denied.WithLabelValues(string(d.Stage), string(d.Rule)).Inc()
 	}}
@@ -180,6 +183,11 @@ func (m *Metrics) fill() {
 		protoselect.ResendNever, protoselect.ResendRefused, protoselect.ResendMisdirected, protoselect.ResendTooEarly,
 	} {
 		m.resends.WithLabelValues(string(r))
+	}
+	for _, topic := range engine.OperationalTopics() {
+		for _, result := range engine.OperationalResults() {
+			m.operational.WithLabelValues(topic, string(result))
+		}
 	}
 	for _, stage := range netguard.Stages() {
 		for _, rule := range netguard.Rules() {
