@@ -98,6 +98,8 @@ type lane struct {
 	reserved int          // rows promised to Admit
 	coming   int          // rows on their way to disk
 	rows     int          // rows in memory that are not in flight
+	page     int          // rows when the last page had come
+	pageAt   instant      // when that was
 }
 
 // rewind forgets how far the lane was read.
@@ -121,7 +123,8 @@ func (s *Scheduler) newActor(num delivery.SubscriberNum, m memo, n note) *actor 
 	return a
 }
 
-// firstWindow is how many rows are read first; it doubles while they are used up.
+// firstWindow is how many rows are read first; it doubles while they are used up,
+// or quickly.
 const firstWindow = 8
 
 // unlock releases the lock, and tells the observer what happened under it.

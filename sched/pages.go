@@ -15,7 +15,7 @@ const parkedPage = 16
 func (a *actor) laneJobLocked(which delivery.Priority) job {
 	l := &a.lanes[which]
 	l.busy, l.dirty, l.again = true, false, false
-	a.growLocked(l.rows)
+	a.growLocked(l.rows, a.quickLocked(l))
 	after, limit := l.after, max(1, a.worthLocked()-l.rows)
 	var known map[delivery.Seq]struct{}
 	if after < l.high {
@@ -61,15 +61,33 @@ func (a *actor) laneJobLocked(which delivery.Priority) job {
 			lease := &delivery.Leased{Place: delivery.PlaceReady, Lane: which, UpTo: last}
 			l.leased = l.leased || len(rows) > 0
 			a.leaseLocked(rows, events, lease, func() { l.busy = false })
+			l.page, l.pageAt = l.rows, a.s.time.mono()
 		},
 	}
 }
 
-// growLocked doubles the window of an actor that has used it up.
-func (a *actor) growLocked(left int) {
-	if left == 0 && a.lanesReadLocked() {
+// growWithin is how quickly half a window must be used up for a larger one to be
+// worth its memory.
+const growWithin = time.Second
+
+// growLocked doubles the window of an actor that has used it up, or uses it up
+// quickly.
+func (a *actor) growLocked(left int, quick bool) {
+	if a.lanesReadLocked() && (left == 0 || quick) {
 		a.window = min(2*a.window, a.s.cfg.WindowRows)
 	}
+}
+
+// quickLocked reports whether a lane's pages are used up so quickly that larger
+// ones pay: each costs a read and a lease of its own. It does not once memory is
+// half full: what is beyond half of the payloads' room is not read ahead.
+func (a *actor) quickLocked(l *lane) bool {
+	return l.page > 0 && l.page-l.rows >= a.window/2 && a.s.time.mono().sub(l.pageAt) < growWithin && a.s.roomy()
+}
+
+// roomy reports whether rows and payloads in memory may become more.
+func (s *Scheduler) roomy() bool {
+	return s.rows.Load() < int64(s.cfg.MaxRows/2) && s.payloads.used.Load() <= s.payloads.most/2
 }
 
 // lanesReadLocked reports whether any page was read since the window was made.
@@ -86,7 +104,7 @@ func (a *actor) lanesReadLocked() bool {
 func (a *actor) retryJobLocked() job {
 	r := &a.retry
 	r.busy, r.dirty, r.again = true, false, false
-	a.growLocked(r.rows)
+	a.growLocked(r.rows, false)
 	due, seq, limit := r.afterDue, r.afterSeq, max(1, a.worthLocked()-r.rows)
 	wall := a.s.wall()
 	if r.asOf.After(wall) {
