@@ -60,7 +60,7 @@ func (s *Scheduler) Committed(p *delivery.Published, at delivery.Position) {
 			continue
 		}
 		if t.Leased && held == nil {
-			held = s.payloads.hold(p.Event, 1)
+			held = s.payloads.hold(p.Event, s.payloads.era.Load())
 		}
 		a := s.lock(t.Subscriber)
 		a.committedLocked(p, t, at, held)

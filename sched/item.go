@@ -81,35 +81,60 @@ func (it *item) leave() {
 	it.list, it.next, it.prev = nil, nil, nil
 }
 
-// payload is an event held in memory for all its deliveries on the fast path.
+// payload is an event held in memory for all its deliveries that are in memory.
 type payload struct {
 	event *delivery.Event
 	size  int64
 	refs  atomic.Int32
 	from  *budget
-	era   uint64 // of the budget, when it was held
+	era   uint64 // of the budget, when the event was published or read
+	gone  bool   // given back; guarded by the budget's mutex
 }
 
 // eventOverhead stands for an event's fields beside its payload.
 const eventOverhead = 512
 
-// budget bounds payloads in memory over all actors.
+// budget bounds payloads in memory over all actors. It holds each event once: what
+// goes to many subscribers is read once for all of them that are about as far.
 type budget struct {
 	most int64
 	used atomic.Int64
 	era  atomic.Uint64 // raised when an event was deleted
+
+	mu   sync.Mutex
+	held map[delivery.EventKey]*payload
 }
 
-// hold takes an event into memory for refs deliveries; nil when there is no
-// room for it.
-func (b *budget) hold(e *delivery.Event, refs int) *payload {
-	size, era := int64(len(e.Payload))+eventOverhead, b.era.Load()
+// find returns an event that is held, nil if it is not.
+func (b *budget) find(key delivery.EventKey) *delivery.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.held[key]; p.current() {
+		return p.event
+	}
+	return nil
+}
+
+// hold takes an event that was published or read in an era into memory for one
+// delivery; nil when there is no room for it.
+func (b *budget) hold(e *delivery.Event, era uint64) *payload {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.held[e.Key]; p != nil && p.era == era {
+		p.refs.Add(1)
+		return p
+	}
+	size := int64(len(e.Payload)) + eventOverhead
 	if b.used.Add(size) > b.most {
 		b.used.Add(-size)
 		return nil
 	}
 	p := &payload{event: e, size: size, from: b, era: era}
-	p.refs.Store(int32(refs)) //nolint:gosec // targets of one event
+	p.refs.Store(1)
+	if b.held == nil {
+		b.held = map[delivery.EventKey]*payload{}
+	}
+	b.held[e.Key] = p // one of an earlier era is found no more, and given back as usual
 	return p
 }
 
@@ -117,8 +142,20 @@ func (b *budget) hold(e *delivery.Event, refs int) *payload {
 // the queue knows what may still be sent.
 func (p *payload) current() bool { return p != nil && p.era == p.from.era.Load() }
 
+// release ends one delivery's use.
 func (p *payload) release() {
-	if p != nil && p.refs.Add(-1) == 0 {
-		p.from.used.Add(-p.size)
+	if p == nil || p.refs.Add(-1) > 0 {
+		return
 	}
+	b := p.from
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.gone || p.refs.Load() > 0 { // somebody else was quicker
+		return
+	}
+	p.gone = true
+	if b.held[p.event.Key] == p {
+		delete(b.held, p.event.Key)
+	}
+	b.used.Add(-p.size)
 }

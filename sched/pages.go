@@ -22,7 +22,7 @@ func (a *actor) laneJobLocked(which delivery.Priority) job {
 		known = a.knownLocked(delivery.PlaceReady)
 	}
 	var rows []delivery.Row
-	var events []*delivery.Event
+	var events pageEvents
 	var blocked map[delivery.KeyHash]delivery.Seq
 	var last delivery.Seq
 	var more bool
@@ -79,15 +79,15 @@ func (a *actor) growLocked(left int, quick bool) {
 }
 
 // quickLocked reports whether a lane's pages are used up so quickly that larger
-// ones pay: each costs a read and a lease of its own. It does not once memory is
-// half full: what is beyond half of the payloads' room is not read ahead.
+// ones pay: each costs a read and a lease of its own.
 func (a *actor) quickLocked(l *lane) bool {
 	return l.page > 0 && l.page-l.rows >= a.window/2 && a.s.time.mono().sub(l.pageAt) < growWithin && a.s.roomy()
 }
 
-// roomy reports whether rows and payloads in memory may become more.
+// roomy reports whether windows may grow: should all double, memory would be half
+// full. What is beyond half of the payloads' room is not read ahead.
 func (s *Scheduler) roomy() bool {
-	return s.rows.Load() < int64(s.cfg.MaxRows/2) && s.payloads.used.Load() <= s.payloads.most/2
+	return s.rows.Load() < int64(s.cfg.MaxRows/4) && s.payloads.used.Load() < s.payloads.most/4
 }
 
 // lanesReadLocked reports whether any page was read since the window was made.
@@ -142,7 +142,7 @@ func (a *actor) retryJobLocked() job {
 			a.blockedLocked(blocked)
 			lease := &delivery.Leased{Place: delivery.PlaceRetry, Due: p.lastDue, UpTo: p.lastSeq}
 			r.leased = r.leased || len(p.rows) > 0
-			a.leaseLocked(p.rows, nil, lease, func() {
+			a.leaseLocked(p.rows, pageEvents{}, lease, func() {
 				r.busy = false
 				r.goBackLocked()
 			})
@@ -230,7 +230,7 @@ func (a *actor) lineJobLocked() job {
 			}
 			ln.leased = ln.leased || len(rows) > 0
 			lease := &delivery.Leased{Place: delivery.PlaceParked, Key: key, UpTo: last}
-			a.leaseLocked(rows, nil, lease, func() { ln.busy = false })
+			a.leaseLocked(rows, pageEvents{}, lease, func() { ln.busy = false })
 			a.wantLocked(ln)
 		},
 	}
@@ -245,9 +245,9 @@ func (a *actor) staleLocked(ln *line) {
 }
 
 // leaseLocked takes a page of rows into memory. They may be sent when their
-// lease is durable; release then clears what was busy. events are those of the
-// first rows that were read with them.
-func (a *actor) leaseLocked(rows []delivery.Row, events []*delivery.Event, lease *delivery.Leased, release func()) {
+// lease is durable; release then clears what was busy. read are the events that
+// were read with them.
+func (a *actor) leaseLocked(rows []delivery.Row, read pageEvents, lease *delivery.Leased, release func()) {
 	if len(rows) == 0 {
 		release()
 		return
@@ -260,8 +260,8 @@ func (a *actor) leaseLocked(rows []delivery.Row, events []*delivery.Event, lease
 	wall := a.s.wall()
 	for i, row := range rows {
 		it := newItem(row, wall)
-		if i < len(events) && events[i] != nil {
-			it.held = a.s.payloads.hold(events[i], 1)
+		if i < len(read.events) && read.events[i] != nil {
+			it.held = a.s.payloads.hold(read.events[i], read.era)
 		}
 		it.prior = a.s.mayHaveBeenSent(row)
 		if row.Place == delivery.PlaceRetry && row.Attempts == 0 && !it.prior && row.Due.After(row.EnteredAt) {
@@ -277,23 +277,40 @@ func (a *actor) leaseLocked(rows []delivery.Row, events []*delivery.Event, lease
 // readAheadBytes bounds what is read with one page.
 const readAheadBytes = 256 << 10
 
+// pageEvents is what was read with a page of rows: its events, nil where there is none,
+// and the era of the payloads in which they were there.
+type pageEvents struct {
+	events []*delivery.Event
+	era    uint64
+}
+
 // readAhead reads the events of a page of rows in one go, which costs a third of
-// reading them one by one. It leaves half of the room to what is published right
-// now. It runs without the lock.
-func (s *Scheduler) readAhead(rows []delivery.Row) ([]*delivery.Event, error) {
+// reading them one by one. What another actor holds is shared. It leaves half of
+// the room to what is published right now. It runs without the lock.
+func (s *Scheduler) readAhead(rows []delivery.Row) (pageEvents, error) {
 	const least = 4 // below that there is nothing to gain
 	if len(rows) < least || s.payloads.used.Load() > s.payloads.most/2 {
-		return nil, nil
+		return pageEvents{}, nil
 	}
-	keys := make([]delivery.EventKey, len(rows))
+	out := pageEvents{events: make([]*delivery.Event, len(rows)), era: s.payloads.era.Load()}
+	keys := make([]delivery.EventKey, 0, len(rows))
+	var at []int // rows of keys
 	for i := range rows {
-		keys[i] = rows[i].Event
+		if out.events[i] = s.payloads.find(rows[i].Event); out.events[i] == nil {
+			keys, at = append(keys, rows[i].Event), append(at, i)
+		}
+	}
+	if len(keys) == 0 {
+		return out, nil
 	}
 	events, err := s.queue.EventPage(keys, readAheadBytes)
 	if err != nil {
-		return nil, fmt.Errorf("events of a page: %w", err)
+		return pageEvents{}, fmt.Errorf("events of a page: %w", err)
 	}
-	return events, nil
+	for i, e := range events {
+		out.events[at[i]] = e
+	}
+	return out, nil
 }
 
 // mayHaveBeenSent reports whether a node that died had a row in hand.
