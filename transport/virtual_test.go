@@ -133,6 +133,24 @@ func TestHandshakeIsProvenByWhatFollowsIt(t *testing.T) {
 	})
 }
 
+// TestHandshakeIsProvenLateToo: what follows it may all be there before anybody
+// looks, on a busy machine beside its peer.
+func TestHandshakeIsProvenLateToo(t *testing.T) {
+	inVirtualTime(t, ok200, func(t *testing.T, v *virtual) {
+		conn, err := v.tr.DialQUIC(t.Context(), v.ep, v.alt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+		time.Sleep(time.Second) // everything has arrived, and no more will come
+		started := time.Now()
+		err = conn.link.wire.(*http3Wire).proven(t.Context(), 3*time.Second)
+		if took := time.Since(started); err != nil || took > 8*oneWay {
+			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
 // TestPathThatSwallowsWhatFollowsAHandshakeCostsNoRequest: the connection never
 // counts, and until the verdict it is not warm for anybody.
 func TestPathThatSwallowsWhatFollowsAHandshakeCostsNoRequest(t *testing.T) {
