@@ -48,7 +48,7 @@ func (e *Engine) DeadGroups(ctx context.Context, in DeliveryFilter) (DeadGroups,
 	groups := map[[3]string]*DeadGroup{}
 	page := Page{Limit: listPage}
 	for {
-		rows, next, err := e.ListDeliveries(ctx, in, page)
+		rows, next, err := e.listDeliveries(ctx, in, page)
 		if err != nil {
 			return DeadGroups{}, err
 		}

@@ -3,8 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -106,7 +104,9 @@ func (e *Engine) EventDeliveries(ctx context.Context, tenant, id string, page Pa
 	if err != nil {
 		return nil, "", err
 	}
-	return e.deliveries(ctx, storage.Filter{Event: key}, false, page)
+	rows, next, err := e.deliveries(ctx, storage.Filter{Event: key}, false, page)
+	e.hashDead(ctx, rows)
+	return rows, next, err
 }
 
 // deliveries lists by a filter; held keeps only what waits for a subscriber
@@ -237,28 +237,6 @@ func (e *Engine) GetDelivery(ctx context.Context, id string) (DeliveryInfo, []de
 		info.State, info.Reason = pending.State, pending.Waiting
 	}
 	return info, d.Timeline, nil
-}
-
-// payloadHash is the SHA-256 of a payload, "" if it is gone.
-func (e *Engine) payloadHash(ctx context.Context, key delivery.EventKey) string {
-	event, err := e.store.Event(ctx, key)
-	if err != nil {
-		return ""
-	}
-	h := sha256.New()
-	if event.Spool == "" {
-		h.Write(event.Payload)
-		return hex.EncodeToString(h.Sum(nil))
-	}
-	body, err := e.store.OpenPayload(event.Spool)
-	if err != nil {
-		return ""
-	}
-	defer body.Close()
-	if _, err := io.Copy(h, body); err != nil {
-		return ""
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // DeliveryPayload opens the payload of a delivery, dead ones included. The caller

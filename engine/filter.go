@@ -10,8 +10,15 @@ import (
 
 // ListDeliveries lists deliveries, newest event first; dead ones alone: what died
 // last first. Without a tenant it goes
-// through the tenants one after the other, in the order of their ids.
+// through the tenants one after the other, in the order of their ids. Dead ones
+// have the hash of their payload, until a page has read 32 MiB for that.
 func (e *Engine) ListDeliveries(ctx context.Context, in DeliveryFilter, page Page) ([]DeliveryInfo, string, error) {
+	rows, next, err := e.listDeliveries(ctx, in, page)
+	e.hashDead(ctx, rows)
+	return rows, next, err
+}
+
+func (e *Engine) listDeliveries(ctx context.Context, in DeliveryFilter, page Page) ([]DeliveryInfo, string, error) {
 	f, held, err := e.filter(in)
 	if err != nil {
 		return nil, "", err

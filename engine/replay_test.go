@@ -62,7 +62,7 @@ func TestASignatureNarrowsToDeadLettersAlone(t *testing.T) {
 	b.delivered(b.publish("fine"), "s")
 	filter := DeliveryFilter{Tenant: "t", Signature: "rejected: status 400"}
 	list, _, err := b.ListDeliveries(t.Context(), filter, Page{})
-	if err != nil || len(list) != 1 || list[0].State != delivery.StateDead || list[0].Event.ID != "one" {
+	if err != nil || len(list) != 1 || list[0].State != delivery.StateDead || list[0].Event.ID != "one" || len(list[0].PayloadHash) != 64 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	filter.Signature = "rejected: status 418"

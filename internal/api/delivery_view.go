@@ -23,7 +23,7 @@ type Delivery struct {
 	UpdatedAt   *string `json:"updated_at,omitempty" format:"date-time" doc:"its last transition"`
 	Size        int64   `json:"size" doc:"payload bytes"`
 	TraceParent string  `json:"traceparent,omitempty" doc:"trace of the publish, in which the attempts are"`
-	PayloadHash string  `json:"payload_hash,omitempty" doc:"SHA-256 of the payload, hex"`
+	PayloadHash string  `json:"payload_hash,omitempty" doc:"SHA-256 of the payload, hex; in lists with dead alone, until the page has read 32 MiB"`
 }
 
 // DeliveryDetail is a delivery with its timeline.

@@ -78,7 +78,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 	root := a.root()
 	walk(root)
 	r := run(t, "", "--help")
-	for _, want := range []string{"serve", "demo", "receive", "subscribers", "events", "deliveries", "dlq", "protocols", "sign", "verify", "version", "Exit statuses"} {
+	for _, want := range []string{"serve", "demo", "receive", "subscribers", "events", "deliveries", "dlq", "protocols", "sign", "verify", "version", "Exit status"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the help does not mention %q", want)
 		}

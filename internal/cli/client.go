@@ -127,7 +127,9 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 		return nil, usageError(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
-	req.Header.Set("Content-Type", contentType)
+	if body != nil {
+		req.Header.Set("Content-Type", contentType)
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, &ExitError{Status: ExitUnreachable, Err: fmt.Errorf("cannot reach the node at %s: %w; is it running, and is --addr right?", c.addr, errors.Unwrap(err))}

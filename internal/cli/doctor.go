@@ -38,8 +38,7 @@ It makes no request unless --post is given: then it sends one signed test event,
 with the secret from DISPATCHER_SECRET or --secret-file, and shows what a delivery
 with that answer would be. The URL's path and query are not shown.
 
-It dials directly; what is behind an egress proxy cannot be looked at.
-Exit status 0: a delivery works, or would, as far as was looked; 1: it would not.`,
+It dials directly; what is behind an egress proxy cannot be looked at.`,
 		Example: `  dispatcher doctor https://hooks.example.com/in
   DISPATCHER_SECRET=whsec_… dispatcher doctor https://hooks.example.com/in --post
   dispatcher doctor https://127.0.0.1:9000/ --allow-private 127.0.0.0/8 --ca ca.pem --json`,

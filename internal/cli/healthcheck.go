@@ -20,9 +20,7 @@ func (a *app) healthcheck() *cobra.Command {
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a node whether it lives, for containers without curl", Args: noArgs,
 		Long: `healthcheck asks /healthz, whether the process serves, or with --ready /readyz,
-whether publishes are accepted. It needs no token.
-
-Exit status 0: yes; 1: no, and stderr says why.`,
+whether publishes are accepted. It needs no token.`,
 		Example: `  dispatcher healthcheck
   dispatcher healthcheck --ready --addr http://127.0.0.1:8080 --timeout 2s`,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -64,6 +64,11 @@ func field(title, name string) column {
 	return column{title, func(o object) string { return o.str(name) }}
 }
 
+// short shows the first 12 characters of a hash: enough to tell two apart.
+func short(title, name string) column {
+	return column{title, func(o object) string { return o.str(name)[:min(12, len(o.str(name)))] }}
+}
+
 // since shows a time field as an age.
 func since(title, name string, now time.Time) column {
 	return column{title, func(o object) string {

@@ -32,12 +32,9 @@ func Check(args []string) error {
 	return c.ValidateArgs(c.Flags().Args())
 }
 
-// complete returns the commands with those that cobra adds when it runs one.
+// complete returns the commands, help and completion included.
 func complete() *cobra.Command {
-	root := (&app{Streams: Streams{Out: io.Discard, Err: io.Discard}, version: "any"}).root()
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	return root
+	return (&app{Streams: Streams{Out: io.Discard, Err: io.Discard}, version: "any"}).root()
 }
 
 // Reference writes every command with its help as Markdown.
@@ -75,6 +72,7 @@ func writeCommand(b *bufio.Writer, c *cobra.Command) {
 	}
 	c.InitDefaultHelpFlag()
 	writeFlags(b, "Flags:\n", c.NonInheritedFlags())
+	writeText(b, "Exit status:\n", c.Annotations[exitsNote])
 	for _, sub := range c.Commands() {
 		writeCommand(b, sub)
 	}

@@ -43,11 +43,7 @@ func (a *app) root() *cobra.Command {
 		Use:   "dispatcher",
 		Short: "Send webhooks durably, signed, over HTTP/3 or TCP",
 		Long: `dispatcher takes events, stores them durably and delivers each one, signed, to
-every subscriber that wants it.
-
-Exit statuses: 0 done; 1 the command failed; 2 the command line or the
-configuration is wrong; 3 a running node could not be reached or refused the
-token; 4 what was asked for does not exist.`,
+every subscriber that wants it.`,
 		Example: `  dispatcher demo                        # see it work, nothing to set up
   dispatcher serve --data ./data         # run a node
   dispatcher subscribers create --tenant t1 --url https://hooks.example.com/in
@@ -83,6 +79,11 @@ token; 4 what was asked for does not exist.`,
 		c.GroupID = "tool"
 		root.AddCommand(c)
 	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	instruct(root, "")
+	cobra.AddTemplateFunc("split", func(text string) []string { return strings.Split(text, "\n") })
+	root.SetHelpTemplate(helpTemplate(root))
 	return root
 }
 

@@ -140,7 +140,7 @@ match, it makes the usual mistakes itself (prefix left in the secret, base64 not
 decoded, body re-encoded, hex where base64 is due, wrong scheme's header, …) until
 the signature comes out, and names the one that was made.
 
-Ed25519 schemes take the public key as the secret. Exit status 1: it does not verify.`,
+Ed25519 schemes take the public key as the secret.`,
 		Example: `  DISPATCHER_SECRET=whsec_… dispatcher verify --file body.json \
     -H 'webhook-id: evt_1' -H 'webhook-timestamp: 1700000000' -H 'webhook-signature: v1,…'`,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -43,7 +43,7 @@ another disk.
 
 To restore, start a node on the copy: dispatcher serve --data DIR. It sends again
 what was in flight when the copy was made.`,
-		Example: `  dispatcher store backup /backups/$(date +%F)`,
+		Example: `  dispatcher store backup "/backups/$(date +%F)"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -76,7 +76,7 @@ func (a *app) storeCheck() *cobra.Command {
 		Use: "check", Short: "Read every row of a store that no node has open, and hold it against the others", Args: noArgs,
 		Long: `check opens a store that no node has open and reads all of it: values decode, every
 pending delivery has its event, everything that waits has its wake-up, and the
-counters add up. Exit status 1 if something is wrong. It raises the store's epoch,
+counters add up. It raises the store's epoch,
 as every opening does, and changes nothing else.`,
 		Example: `  dispatcher store check --data ./data
   dispatcher store check --data /backups/2026-01-02`,
