@@ -114,6 +114,8 @@ type link struct {
 	resumed bool
 	// dead is set once the pool has let go of it.
 	dead atomic.Bool
+	// names are made at the first request and stay as they are.
+	names atomic.Pointer[linkNames]
 
 	// The rest is guarded by pool.mu.
 	bucket    *bucket

@@ -44,11 +44,11 @@ func requestHeader(req *delivery.Request, l *link) (http.Header, error) {
 			return nil, fmt.Errorf("header %s belongs to the connection", name)
 		}
 	}
-	altUsed := ""
+	var altUsed []string
 	if l.proto == delivery.ProtocolHTTP3 {
 		altUsed = altUsedValue(req, l)
 	}
-	if identity && agent && !alt && altUsed == "" {
+	if identity && agent && !alt && altUsed == nil {
 		return req.Header, nil
 	}
 	header := make(http.Header, len(req.Header)+3)
@@ -58,17 +58,38 @@ func requestHeader(req *delivery.Request, l *link) (http.Header, error) {
 		header["User-Agent"] = noUserAgent
 	}
 	delete(header, "Alt-Used")
-	if altUsed != "" {
-		header["Alt-Used"] = []string{altUsed}
+	if altUsed != nil {
+		header["Alt-Used"] = altUsed
 	}
 	return header, nil
 }
 
-// altUsedValue names the alternative service in use (RFC 7838 section 5).
-func altUsedValue(req *delivery.Request, l *link) string {
-	if req.AltUsed != "" {
-		return req.AltUsed
+// linkNames is what every request on a link says the same of it. Nobody writes to
+// them.
+type linkNames struct {
+	authority string
+	altUsed   []string
+}
+
+func (l *link) named() *linkNames {
+	if n := l.names.Load(); n != nil {
+		return n
 	}
+	n := &linkNames{authority: l.route.Origin.Authority(), altUsed: []string{l.alternative()}}
+	l.names.Store(n) // whoever is at it at the same time makes the same
+	return n
+}
+
+// altUsedValue names the alternative service in use (RFC 7838 section 5).
+func altUsedValue(req *delivery.Request, l *link) []string {
+	if req.AltUsed != "" {
+		return []string{req.AltUsed}
+	}
+	return l.named().altUsed
+}
+
+// alternative is the authority of the alternative that the link leads to.
+func (l *link) alternative() string {
 	host := l.alt.Host
 	if host == "" {
 		host = l.route.Origin.Host
@@ -85,33 +106,29 @@ func altUsedValue(req *delivery.Request, l *link) string {
 // httpRequest builds what the protocol stacks take.
 func (ex *exchange) httpRequest(ctx context.Context, l *link) (*http.Request, error) {
 	req := ex.req
-	u, err := requestURL(l.route.Origin, req.Path)
+	u, err := requestURL(l.route.Origin.Scheme, l.named().authority, req.Path)
 	if err != nil {
 		return nil, err
 	}
-	r := &http.Request{
-		Method:        http.MethodPost,
-		URL:           u,
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        ex.header,
-		Host:          req.Host,
-		ContentLength: req.Length,
-	}
+	r := blankPost.WithContext(ctx)
+	r.URL, r.Header, r.Host, r.ContentLength = u, ex.header, req.Host, req.Length
 	if req.Length > 0 {
 		r.Body = &ex.body
 	}
-	return r.WithContext(ctx), nil
+	return r, nil
 }
+
+// blankPost is what every request begins as. Only a copy of a request can be given
+// a context, so that copying this one spares another.
+var blankPost = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 
 // requestURL keeps the target byte for byte as it was registered: an opaque URL
 // is sent as it is, where a parsed one would be encoded anew.
-func requestURL(origin delivery.Origin, target string) (*url.URL, error) {
+func requestURL(scheme, authority, target string) (*url.URL, error) {
 	if err := checkTarget(target); err != nil {
 		return nil, err
 	}
-	u := &url.URL{Scheme: origin.Scheme, Host: origin.Authority(), Opaque: target}
+	u := &url.URL{Scheme: scheme, Host: authority, Opaque: target}
 	if strings.HasPrefix(target, "//") {
 		// An opaque target would become scheme-relative here.
 		parsed, err := url.ParseRequestURI(target)
