@@ -30,8 +30,10 @@ type Measure struct {
 	NodeCPU float64 `json:"node_cpu_ms_per_1000"`
 	// NodeShare is the node's CPU time over the wall clock: 1 = one core.
 	NodeShare float64 `json:"node_cores"`
-	// RSS of the node after the workload, and the most during it; bytes.
+	// RSS of the node after the workload, what of it are pages of the program's
+	// file, and the most during the workload; bytes.
 	RSS  int64 `json:"rss"`
+	File int64 `json:"rss_file"`
 	Peak int64 `json:"rss_max"`
 	// SyncsPerEvent is the node's fsyncs per event, from its metrics.
 	SyncsPerEvent float64 `json:"syncs_per_event"`
@@ -104,7 +106,7 @@ func (m *Measure) spend(before, after moment) {
 	if m.Seconds > 0 {
 		m.NodeShare = cpu / m.Seconds
 	}
-	m.RSS, m.Peak = after.usage.RSS, after.usage.Peak
+	m.RSS, m.File, m.Peak = after.usage.RSS, after.usage.File, after.usage.Peak
 	syncs := after.syncs - before.syncs
 	m.SyncsPerEvent = syncs / float64(m.Events)
 	if syncs > 0 {

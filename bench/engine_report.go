@@ -150,7 +150,8 @@ func (r *engineRun) throughput() report.Section {
 	if len(table.Rows) == 0 {
 		return report.Section{}
 	}
-	table.Note = "Per second counts deliveries; with accept and accept-batch, events made durable. CPU and fsyncs are of the node's process, per 1,000 deliveries (events with accept) and per event. Medians of the rounds [min … max]; a ratio is of its round's own floor. Floors: " + r.floorNote()
+	table.Note = "Of the resident memory " + megabytes(r.measures, func(m Measure) int64 { return m.File }) +
+		" MiB are pages of the program's file, which the system takes back when it needs them. Per second counts deliveries; with accept and accept-batch, events made durable. CPU and fsyncs are of the node's process, per 1,000 deliveries (events with accept) and per event. Medians of the rounds [min … max]; a ratio is of its round's own floor. Floors: " + r.floorNote()
 	return report.Section{
 		Title: "Throughput", Text: floorText + about.String(), Tables: []report.Table{table},
 		Plots: append([]report.Plot{bars}, r.timelines()...),

@@ -48,7 +48,7 @@ func TestEngineRunsEveryWorkloadEndToEnd(t *testing.T) {
 		if m.Rate <= 0 || m.Disk.N == 0 {
 			t.Errorf("%s: %+v", m.Workload, m)
 		}
-		if m.Kill == nil && (m.SyncsPerEvent <= 0 || m.RSS == 0) {
+		if m.Kill == nil && (m.SyncsPerEvent <= 0 || m.RSS <= m.File || m.File == 0) {
 			t.Errorf("%s: nothing is known about the node: %+v", m.Workload, m)
 		}
 		if m.Deliveries > 0 && (m.Seen.Arrived != m.Deliveries || m.Seen.Verified == 0) {

@@ -59,7 +59,7 @@ func measure(workload string, round, subscribers int, rate float64) Measure {
 	m.timed(1000/rate, 1000)
 	m.compare()
 	m.spend(moment{}, moment{syncs: 20, syncTime: 0.01})
-	m.NodeCPU, m.NodeShare, m.RSS, m.Peak = 100, 0.8, 80<<20, 90<<20
+	m.NodeCPU, m.NodeShare, m.RSS, m.File, m.Peak = 100, 0.8, 80<<20, 30<<20, 90<<20
 	return m
 }
 

@@ -12,9 +12,10 @@ import (
 
 // Usage is what a process has used so far.
 type Usage struct {
-	CPU  time.Duration `json:"cpu_ns"`  // user and system, all threads
-	RSS  int64         `json:"rss"`     // bytes resident now (VmRSS)
-	Peak int64         `json:"rss_max"` // most bytes resident since the last ResetPeak (VmHWM)
+	CPU  time.Duration `json:"cpu_ns"`   // user and system, all threads
+	RSS  int64         `json:"rss"`      // bytes resident now (VmRSS)
+	File int64         `json:"rss_file"` // of RSS, pages of files: the program itself (RssFile)
+	Peak int64         `json:"rss_max"`  // most bytes resident since the last ResetPeak (VmHWM)
 }
 
 // ticks is USER_HZ, in which /proc/PID/stat counts: 100 on every Linux port
@@ -33,7 +34,7 @@ func UsageOf(pid int) (Usage, error) {
 		return Usage{}, fmt.Errorf("read usage of %d: %w", pid, err)
 	}
 	status := filepath.Join(dir, "status")
-	return Usage{CPU: cpu, RSS: kib(procField(status, "VmRSS")), Peak: kib(procField(status, "VmHWM"))}, nil
+	return Usage{CPU: cpu, RSS: kib(procField(status, "VmRSS")), File: kib(procField(status, "RssFile")), Peak: kib(procField(status, "VmHWM"))}, nil
 }
 
 // parseStat returns utime plus stime of /proc/PID/stat (proc(5)). The command's
