@@ -59,7 +59,7 @@ type StoreFullError struct {
 
 // Error implements error.
 func (e *StoreFullError) Error() string {
-	return fmt.Sprintf("%v: %d bytes free, %d needed; retry in %s", ErrStoreFull, e.Free, e.Watermark, e.RetryAfter)
+	return fmt.Sprintf("%v: its disk has %d bytes free, publishes need %d; retry in %s", ErrStoreFull, e.Free, e.Watermark, e.RetryAfter)
 }
 
 // Unwrap returns [ErrStoreFull].

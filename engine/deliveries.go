@@ -230,10 +230,15 @@ func (e *Engine) GetDelivery(ctx context.Context, id string) (DeliveryInfo, []de
 	}
 	info := e.info(&d.Summary)
 	info.PayloadHash = e.payloadHash(ctx, key)
-	if info.State == delivery.StateHeld || info.State.Terminal() {
+	// What is canceled because its event was deleted may be in flight still.
+	ended := info.State.Terminal() && (len(d.Timeline) == 0 || d.Timeline[len(d.Timeline)-1].State.Terminal())
+	if info.State == delivery.StateHeld || ended {
 		return info, d.Timeline, nil
 	}
 	if pending, ok := e.sched.InFlight(key, sub); ok {
+		if info.State == delivery.StateCanceled && pending.State != delivery.StateAttempted {
+			return info, d.Timeline, nil
+		}
 		info.State, info.Reason = pending.State, pending.Waiting
 	}
 	return info, d.Timeline, nil

@@ -89,7 +89,7 @@ func (e *Engine) assemble() error {
 		e.alarms.disk(free, total, full)
 	}
 	if e.store, err = storage.Open(config); err != nil {
-		return fmt.Errorf("open store: %w", err)
+		return err // it says what was opened
 	}
 	e.onStopped("store", func(context.Context) error { return e.store.Close() })
 	e.registry = e.store.Registry()

@@ -133,8 +133,9 @@ func (f *fold) purged(b *pebble.Batch, x *delivery.Purged) error {
 	return f.timeline(b, p, x.Subscriber, x.Event)
 }
 
-// expunged removes an event's payload everywhere. Pending rows stay: whoever
-// takes one finds the event gone and cancels the delivery.
+// expunged removes an event's payload everywhere and says so on the timelines.
+// Pending rows stay: whoever takes one finds the event gone and cancels the
+// delivery.
 func (f *fold) expunged(b *pebble.Batch, x *delivery.Expunged) error {
 	if f.shared() {
 		f.key = appendEventRow(f.key[:0], x.Event)
@@ -149,6 +150,13 @@ func (f *fold) expunged(b *pebble.Batch, x *delivery.Expunged) error {
 		}
 		f.key = appendDeadRow(f.key[:0], p, sub, x.Event)
 		if err := b.Delete(f.key, nil); err != nil {
+			return err
+		}
+		if x.Reason == delivery.ReasonTenantDeleted {
+			continue // nobody will ask, and its subscribers' timelines say it
+		}
+		f.val = appendExpunged(f.val[:0], x)
+		if err := f.timeline(b, p, sub, x.Event); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ const (
 	entryPurged   byte = 4 // at, lease
 	entryDropped  byte = 5 // at, lease, reason
 	entrySkipped  byte = 6 // number of entries that were left out here
+	entryExpunged byte = 7 // at, lease, reason
 )
 
 // A delivery that is tried again and again without an end (a receiver that asks
@@ -128,6 +129,12 @@ func appendDropped(b []byte, f *delivery.Dropped) []byte {
 	return closeEntry(append(b, byte(f.Reason)), start)
 }
 
+func appendExpunged(b []byte, f *delivery.Expunged) []byte {
+	start := len(b)
+	b = appendLease(appendNano(openEntry(b, entryExpunged), f.At), f.Lease)
+	return closeEntry(append(b, byte(f.Reason)), start)
+}
+
 // appendMoved encodes a move. What a listing needs comes first, the attempts
 // last.
 func appendMoved(b []byte, f *delivery.Moved) []byte {
@@ -217,7 +224,7 @@ func (d *decoder) entry(key delivery.EventKey, attempts bool) entry {
 		e.at, e.lease, e.attempts = in.nano(), in.lease(), in.int()
 	case entryPurged:
 		e.at, e.lease = in.nano(), in.lease()
-	case entryDropped:
+	case entryDropped, entryExpunged:
 		e.at, e.lease, e.reason = in.nano(), in.lease(), delivery.Reason(in.byte())
 	case entrySkipped:
 		e.skipped = in.uvarint()

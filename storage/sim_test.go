@@ -440,6 +440,9 @@ func (s *sim) moved(d *simDelivery, m *delivery.Moved, to delivery.State) {
 			s.b.tb.Errorf("a deleted event's delivery died: %+v", m)
 		}
 	}
+	if s.gone[row.Event] && !to.Terminal() {
+		to = delivery.StateCanceled // in all but its row
+	}
 	d.state, d.attempts = to, attemptsAfter(m)
 	switch m.Next {
 	case delivery.NextRetry:
@@ -561,6 +564,9 @@ func (s *sim) expunge() {
 	for _, o := range s.all {
 		if o.ref.Event == d.ref.Event {
 			o.dead = false
+			if !o.state.Terminal() {
+				o.state = delivery.StateCanceled
+			}
 		}
 	}
 }

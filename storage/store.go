@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -69,10 +70,10 @@ func Open(cfg Config) (*Store, error) {
 		s.fs = s.realFS()
 	}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.release())
+		return nil, errors.Join(fmt.Errorf("open store: %w", advise(cfg.Dir, err)), s.release())
 	}
 	if err := s.openRegistry(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store: %w", err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open store: %w", advise(cfg.Dir, err)), s.Close())
 	}
 	s.disk.check(s)
 	return s, nil
@@ -84,6 +85,12 @@ func (s *Store) open() error {
 		return err
 	}
 	var err error
+	if s.cfg.FS == nil {
+		// The lock knows directories by their names: one that is a link has two.
+		if s.cfg.Dir, err = filepath.EvalSymlinks(s.cfg.Dir); err != nil {
+			return err
+		}
+	}
 	if s.dirLock, err = lockDir(s.fs, s.cfg.Dir); err != nil {
 		return err
 	}
@@ -121,6 +128,9 @@ func (s *Store) release() error {
 func (s *Store) openLocked() error {
 	s.opening.Store(true)
 	defer s.opening.Store(false)
+	if err := checkFiles(s.fs, s.cfg.Dir); err != nil {
+		return err
+	}
 	fs := newFuse(s.fs, s.fail)
 	s.failure.Store(nil)
 	db, err := pebble.Open(s.cfg.Dir, s.options(fs))

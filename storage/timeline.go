@@ -100,6 +100,7 @@ type timeline struct {
 	due       time.Time
 	at        time.Time
 	signature string
+	expunged  delivery.Reason // the event was deleted, and why; 0 = it was not
 }
 
 // read expands a stored timeline. What comes after a damaged entry is lost with
@@ -122,6 +123,10 @@ func (t *timeline) summary(s *Summary) {
 	if t.state == delivery.StateReceived && s.Header != nil {
 		s.NextDue = s.Header.DeliverAt
 	}
+	if t.expunged != 0 && !t.state.Terminal() {
+		// Its row goes when its turn comes; nothing is sent any more.
+		s.State, s.Reason, s.NextDue = delivery.StateCanceled, t.expunged, time.Time{}
+	}
 }
 
 func (t *timeline) add(e *entry) {
@@ -130,6 +135,10 @@ func (t *timeline) add(e *entry) {
 			note := fmt.Sprintf("%d entries are left out here", e.skipped)
 			t.entries = append(t.entries, delivery.TimelineEntry{At: t.at, State: t.state, Reason: t.reason, Note: note})
 		}
+		return
+	}
+	if e.kind == entryExpunged {
+		t.deleted(e)
 		return
 	}
 	t.due, t.signature = time.Time{}, ""
@@ -148,6 +157,20 @@ func (t *timeline) add(e *entry) {
 		t.to(delivery.TimelineEntry{At: e.at, State: delivery.StateDead, Reason: delivery.ReasonPurged, Lease: e.lease})
 	case entryDropped:
 		t.to(delivery.TimelineEntry{At: e.at, State: delivery.StateCanceled, Reason: e.reason, Lease: e.lease})
+	}
+}
+
+// deleted says on the timeline that the event is gone. The state stays: an attempt
+// may be in flight, and what waits is canceled when its turn comes.
+func (t *timeline) deleted(e *entry) {
+	t.expunged, t.at = e.reason, e.at
+	if t.state == 0 {
+		t.state = delivery.StateDead // a dead letter that has outlived its timeline
+	}
+	if t.full {
+		t.entries = append(t.entries, delivery.TimelineEntry{
+			At: e.at, State: t.state, Reason: e.reason, Lease: e.lease, Note: "its payload was deleted",
+		})
 	}
 }
 
