@@ -32,10 +32,10 @@ type Config struct {
 	// Observer hears what the store does; its zero value hears nothing.
 	Observer Observer
 
-	// MemTable is the size in bytes of one of Pebble's memory tables; 0 = 16 MiB.
+	// MemTable is the size in bytes of one of Pebble's memory tables; 0 = 8 MiB.
 	// At most four of them exist.
 	MemTable int64
-	// Cache is the size in bytes of the block cache; 0 = 32 MiB.
+	// Cache is the size in bytes of the block cache; 0 = 16 MiB.
 	Cache int64
 	// CommitDelay is how long outcomes wait for company before they are written; 0
 	// = 3 ms, at most 10 ms. A publish does not wait and takes them along.
@@ -112,8 +112,8 @@ func orDefault[T comparable](v *T, def T) {
 // withDefaults returns a copy with every zero field filled in.
 func (c Config) withDefaults() Config {
 	orDefault(&c.Node, "node")
-	orDefault(&c.MemTable, 16<<20)
-	orDefault(&c.Cache, 32<<20)
+	orDefault(&c.MemTable, 8<<20)
+	orDefault(&c.Cache, 16<<20)
 	orDefault(&c.CommitDelay, 3*time.Millisecond)
 	orDefault(&c.CommitFacts, 4096)
 	orDefault(&c.CommitBytes, 8<<20)
