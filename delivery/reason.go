@@ -56,6 +56,7 @@ const (
 	ReasonTooManyFailed  Reason = 61 // disable_after_failures
 	ReasonOperator       Reason = 62 // an operator asked: pause, resume, replay, pin
 	ReasonReplay         Reason = 63
+	ReasonReserved       Reason = 64 // what is left of its tenant's or node's slots is reserved for others
 )
 
 var reasonNames = map[Reason]string{
@@ -72,7 +73,7 @@ var reasonNames = map[Reason]string{
 	ReasonRateLimited: "rate_limited", ReasonTenantLimited: "tenant_limited", ReasonNodeLimited: "node_limited",
 	ReasonSlowBudget: "slow_budget", ReasonBreakerOpen: "breaker_open", ReasonPaused: "paused",
 	ReasonDisabled: "disabled", ReasonFailingTooLong: "failing_too_long", ReasonTooManyFailed: "too_many_failures",
-	ReasonOperator: "operator", ReasonReplay: "replay",
+	ReasonOperator: "operator", ReasonReplay: "replay", ReasonReserved: "reserved",
 }
 
 var reasonsByName = func() map[string]Reason {

@@ -164,7 +164,9 @@ type Subscriber struct {
 	Headers  map[string]string // extra headers, canonical names
 	Ordering Ordering
 	// Concurrency bounds attempts in flight. With OrderingStrict it is 1.
-	Concurrency          int
+	Concurrency int
+	// Reserved is how many of them nobody else can take, at most Concurrency.
+	Reserved             int
 	RateLimit            RateLimit
 	Retry                Retry
 	GiveUpAfter          int           // attempts after which a failing head is dead; 0 = the ladder's end

@@ -46,6 +46,8 @@ type Engine struct {
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
 
+	reserving sync.Mutex // one change of what is reserved at a time; see reserved
+
 	wg       sync.WaitGroup // short errands
 	errands  sync.Mutex     // guards stopping: none is added once Stop waits
 	stopping bool

@@ -35,6 +35,7 @@ type SubscriberInput struct {
 	Headers              *map[string]string
 	Ordering             *string
 	Concurrency          *int
+	Reserved             *int
 	RateLimit            *delivery.RateLimit
 	Retry                *delivery.Retry
 	GiveUpAfter          *int

@@ -39,12 +39,24 @@ func (e *Engine) CreateSubscriber(_ context.Context, tenant string, in Subscribe
 			return nil, err
 		}
 	}
+	if sub.Reserved > 0 {
+		e.reserving.Lock()
+		defer e.reserving.Unlock()
+		beside, err := e.reservedBeside(t, 0)
+		if err != nil {
+			return nil, err
+		}
+		beside.subscriber(&f, sub.Reserved)
+	}
 	if err := f.err(); err != nil {
 		return nil, err
 	}
 	stored, err := e.registry.CreateSubscriber(sub)
 	if err != nil {
 		return nil, e.registryFault("id", sub.ID, err)
+	}
+	if stored.Reserved > 0 {
+		e.sched.Kick(stored.Num)
 	}
 	return stored, nil
 }
@@ -109,8 +121,39 @@ func (e *Engine) UpdateSubscriber(_ context.Context, tenant, id string, in Subsc
 	if err := originOnly(id); err != nil {
 		return nil, err
 	}
+	apply := func(s *delivery.Subscriber) error { return applySubscriber(s, in, e.guard, time.Now().UTC()) }
+	if in.Reserved == nil {
+		return e.change(tenant, id, apply)
+	}
+	return e.changeReserved(tenant, id, apply)
+}
+
+// changeReserved is a change that may reserve slots.
+func (e *Engine) changeReserved(tenant, id string, apply func(*delivery.Subscriber) error) (*delivery.Subscriber, error) {
+	e.reserving.Lock()
+	defer e.reserving.Unlock()
+	t, err := e.tenant(tenant)
+	if err != nil {
+		return nil, err
+	}
+	old, err := e.subscriber(tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	beside, err := e.reservedBeside(t, old.Num)
+	if err != nil {
+		return nil, err
+	}
 	return e.change(tenant, id, func(s *delivery.Subscriber) error {
-		return applySubscriber(s, in, e.guard, time.Now().UTC())
+		before := s.Reserved
+		if err := apply(s); err != nil {
+			return err
+		}
+		var f faults
+		if s.Reserved > before {
+			beside.subscriber(&f, s.Reserved)
+		}
+		return f.err()
 	})
 }
 

@@ -36,7 +36,19 @@ func (e *Engine) PutTenant(_ context.Context, id string, in TenantInput) (*deliv
 	if err := f.err(); err != nil {
 		return nil, false, err
 	}
-	_, before := e.registry.GetTenant(id)
+	e.reserving.Lock()
+	defer e.reserving.Unlock()
+	old, before := e.registry.GetTenant(id)
+	if old == nil {
+		old = &delivery.Tenant{}
+	}
+	beside, err := e.reservedBeside(old, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	if beside.tenantRecord(&f, &t, old); f.err() != nil {
+		return nil, false, f.err()
+	}
 	stored, err := e.registry.PutTenant(t, storage.AnyVersion)
 	if err != nil {
 		return nil, false, e.registryFault("tenant", id, err)
@@ -89,7 +101,8 @@ func values[T any](rows []storage.Listed[T]) []T {
 // dead letters are removed in the background, over restarts if need be.
 // Its API tokens end first, so that none outlives it.
 func (e *Engine) DeleteTenant(_ context.Context, id string) error {
-	if _, err := e.tenant(id); err != nil {
+	t, err := e.tenant(id)
+	if err != nil {
 		return err
 	}
 	if err := e.revokeTokensOf(id); err != nil {
@@ -100,6 +113,9 @@ func (e *Engine) DeleteTenant(_ context.Context, id string) error {
 	}
 	e.sourceChanged(id, "")
 	e.cleaner.kick()
+	if err := e.sched.KickTenant(t.Num); err != nil { // what it reserved is free
+		return e.storeFault(err)
+	}
 	if err := e.revokeTokensOf(id); err != nil { // one may have been made meanwhile
 		return e.registryFault("token", id, err)
 	}
@@ -155,9 +171,7 @@ func clipped(s string) string {
 	return s
 }
 
-// reserve tells the scheduler of tenants with a reservation, which counts from
-// the start of the node.
-func (e *Engine) reserve(ctx context.Context) error {
+func (e *Engine) reserveForTenants(ctx context.Context) error {
 	for after := ""; ; {
 		rows, next, err := e.registry.ListTenants(after, listPage)
 		if err != nil {

@@ -202,6 +202,17 @@ func (f *faults) limits(sub *delivery.Subscriber, in SubscriberInput) {
 			f.add("concurrency", strconv.Itoa(sub.Concurrency), fmt.Sprintf("1 to %d", maxConcurrency), "leave it out for 8")
 		}
 	}
+	if in.Reserved != nil {
+		sub.Reserved = *in.Reserved
+	}
+	switch {
+	case sub.Reserved < 0:
+		f.add("reserved_in_flight", strconv.Itoa(sub.Reserved), "0 (none) or more", "leave it out to reserve nothing")
+	case sub.Reserved > 1 && sub.Ordering == delivery.OrderingStrict:
+		f.add("reserved_in_flight", strconv.Itoa(sub.Reserved), "at most 1 with ordering strict, which has one attempt in flight", "reserve 1 or 0")
+	case sub.Reserved > sub.Concurrency:
+		f.add("reserved_in_flight", strconv.Itoa(sub.Reserved), fmt.Sprintf("at most concurrency, which is %d", sub.Concurrency), "reserve fewer, or raise concurrency")
+	}
 	if in.RateLimit != nil {
 		f.rate("rate_limit", *in.RateLimit)
 		sub.RateLimit = *in.RateLimit

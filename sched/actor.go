@@ -77,7 +77,8 @@ type actor struct {
 	loading     bool
 	queued      bool
 	queuedLane  delivery.Priority
-	rereads     int // failed reads in a row
+	queuedClass class // its standing then
+	rereads     int   // failed reads in a row
 	rereadAt    instant
 	armedAt     instant
 	lost        []lostFact // outcomes whose commit failed
@@ -210,10 +211,14 @@ func (a *actor) competeLocked(now instant) {
 			a.queuedLane = lane
 			d.promote(a, lane)
 		}
+		if a.class() != a.queuedClass {
+			a.queuedClass = a.class()
+			d.reclass(a)
+		}
 		return
 	}
-	a.queued, a.queuedLane = true, lane
-	d.enqueue(a, lane, a.class(), now)
+	a.queued, a.queuedLane, a.queuedClass = true, lane, a.class()
+	d.enqueue(a, lane, now)
 }
 
 // keepPlaceLocked queues the actor where its ticket belongs.
@@ -221,8 +226,8 @@ func (a *actor) keepPlaceLocked(ticket instant) {
 	if !a.runnableLocked(ticket) || a.queued && !a.s.dispatch.withdraw(a) {
 		return
 	}
-	a.queued, a.queuedLane = true, a.bestLaneLocked()
-	a.s.dispatch.enqueue(a, a.queuedLane, a.class(), ticket)
+	a.queued, a.queuedLane, a.queuedClass = true, a.bestLaneLocked(), a.class()
+	a.s.dispatch.enqueue(a, a.queuedLane, ticket)
 }
 
 func (a *actor) class() class { return class(a.standing.Load()) }

@@ -14,7 +14,9 @@ type slot struct {
 	tenant  *tenant
 	actor   *actor
 	granted class        // the budget it was given from
-	class   class        // the budget it is charged to; guarded by the dispatcher's mutex
+	class   class        // the budget it is charged to unless isOwn; guarded by the dispatcher's mutex
+	share   *share       // of its subscriber; guarded likewise, as is place
+	place   int          // in share.slots
 	asking  bool         // it asks for a token of its tenant; guarded likewise
 	started atomic.Int64 // instant at which the current attempt began
 	moved   atomic.Bool  // it was moved to the slow budget
@@ -34,14 +36,15 @@ var slots = sync.Pool{New: func() any { return new(slot) }}
 // even when that is full: it cannot be called back, and must not hold another
 // place. What is beyond the slow budget is not counted against most.
 //
-// Invariant: what is reserved for some tenants leaves a quarter to all, however
-// reservations were configured.
+// Invariant: what is reserved for some tenants and subscribers leaves a quarter
+// to all, however reservations were configured. What is set aside as subscribers'
+// own is taken from the budgets of slow and new attempts in proportion.
 //
 // Invariant: a tenant line is linked into a ring exactly if it has actors and
 // its tenant is linked. contenders counts the actors of linked lines.
 type dispatcher struct {
 	most       int
-	bound      [classes]int
+	budget     [classes]int // bound, before shares are taken from it
 	slowAfter  time.Duration
 	wakeSlow   func(at instant) // asks for a call of findSlow
 	wakeTenant func(t delivery.TenantNum, at instant)
@@ -49,13 +52,21 @@ type dispatcher struct {
 
 	contenders [classes]atomic.Int64
 	// vacant has bit c set while an attempt of class c may find room, heldUp while
-	// only the node's bound keeps it from that. They are written under the mutex, by
-	// whatever changes what is in flight.
+	// only the node's bound keeps it from that. With over, more is in flight than the
+	// node's bound leaves beside what is reserved. They are written under the mutex,
+	// by whatever changes what is in flight.
 	vacant, heldUp atomic.Uint32
+	over           atomic.Bool
+
+	sharing atomic.Int64 // len(shares)
 
 	mu        sync.Mutex
+	bound     [classes]int
 	inFlight  [classes]int
+	promised  int // sum over tenants of what is reserved for them and their subscribers
 	unused    int // sum of tenants' unused reservations
+	shares    map[delivery.SubscriberNum]*share
+	scaled    bool // promised is more than there is: everybody got a part
 	queues    [classes]fairQueue
 	turn      class
 	tenants   map[delivery.TenantNum]*tenant
@@ -68,9 +79,10 @@ type dispatcher struct {
 func newDispatcher(cfg Config) *dispatcher {
 	d := &dispatcher{
 		most: cfg.MaxInFlight, slowAfter: cfg.SlowAfter,
-		bound:   [classes]int{classFast: cfg.MaxInFlight, classNew: cfg.MaxNew, classSlow: cfg.MaxSlow},
-		tenants: map[delivery.TenantNum]*tenant{}, drained: make(chan struct{}),
+		budget:  [classes]int{classFast: cfg.MaxInFlight, classNew: cfg.MaxNew, classSlow: cfg.MaxSlow},
+		tenants: map[delivery.TenantNum]*tenant{}, shares: map[delivery.SubscriberNum]*share{}, drained: make(chan struct{}),
 	}
+	d.bound = d.budget
 	for c := range d.queues {
 		d.queues[c].agedEvery, d.queues[c].ageAfter = cfg.AgedEvery, cfg.AgeAfter
 	}
@@ -81,18 +93,22 @@ func newDispatcher(cfg Config) *dispatcher {
 // enqueue makes an actor compete for a slot, with those of its tenant in the
 // order of since. The caller holds the actor's lock and knows that it is not
 // queued.
-func (d *dispatcher) enqueue(a *actor, lane delivery.Priority, c class, since instant) {
+func (d *dispatcher) enqueue(a *actor, lane delivery.Priority, since instant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a.node.lane, a.node.class, a.node.since = lane, c, since
+	a.node.lane, a.node.since = lane, since
 	d.insertLocked(a)
 }
 
 func (d *dispatcher) insertLocked(a *actor) {
+	a.node.class = d.classOfLocked(a)
+	if sh := d.shareOfLocked(a.num); sh != nil {
+		sh.queued = a
+	}
 	line := &a.tenant.lines[a.node.class][a.node.lane]
 	a.node.line = line
 	line.actors.insert(a)
-	if a.tenant.linked.Load() {
+	if a.tenant.link(a.node.class).Load() {
 		d.contenders[a.node.class].Add(1)
 		d.queues[a.node.class].lanes[a.node.lane].link(line)
 	}
@@ -110,6 +126,16 @@ func (d *dispatcher) promote(a *actor, lane delivery.Priority) {
 	d.insertLocked(a)
 }
 
+// reclass lets a queued actor whose standing changed compete in its new class.
+func (d *dispatcher) reclass(a *actor) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.node.line != nil && a.node.class != d.classOfLocked(a) {
+		d.removeLocked(a)
+		d.insertLocked(a)
+	}
+}
+
 // withdraw takes an actor out of the queue. It is false when the actor has just
 // been picked: its claim will find that there is nothing.
 func (d *dispatcher) withdraw(a *actor) bool {
@@ -124,15 +150,22 @@ func (d *dispatcher) withdraw(a *actor) bool {
 
 func (d *dispatcher) removeLocked(a *actor) {
 	line := a.node.line
-	a.node.line = nil
+	d.unqueuedLocked(a)
 	line.actors.remove(a)
-	if !line.tenant.linked.Load() {
+	if !line.tenant.link(a.node.class).Load() {
 		return
 	}
 	d.contenders[a.node.class].Add(-1)
 	if line.actors.head == nil {
 		line.deficit = 0
 		line.unlink()
+	}
+}
+
+func (d *dispatcher) unqueuedLocked(a *actor) {
+	a.node.line = nil
+	if sh := d.shareOfLocked(a.num); sh != nil {
+		sh.queued = nil
 	}
 }
 
@@ -143,15 +176,20 @@ func (d *dispatcher) next(now instant) (*actor, *slot) {
 	if d.stopping || !d.gate() {
 		return nil, nil
 	}
-	// In turns, so that no class that has room waits for another to be idle.
-	for range classes {
+	// In turns, so that no class that has room waits for another to be idle; once
+	// more where an actor was found to belong to a class that had its turn.
+	for left := classes; left > 0; left-- {
 		c := d.turn
 		d.turn = (d.turn + 1) % classes
 		if !d.roomLocked(c) {
 			continue
 		}
-		if a := d.popLocked(c, now); a != nil {
+		a, moved := d.popLocked(c, now)
+		if a != nil {
 			return a, d.occupyLocked(a, a.node.class, now)
+		}
+		if moved {
+			left = classes
 		}
 	}
 	return nil, nil
@@ -170,14 +208,18 @@ func (d *dispatcher) vacancyLocked() {
 	}
 	d.vacant.Store(vacant)
 	d.heldUp.Store(heldUp)
+	d.over.Store(d.chargedLocked()+d.keptLocked() > d.most)
 }
 
 // mayStart reports whether somebody waits for a slot where there is room.
 func (d *dispatcher) mayStart() bool { return d.contendIn(d.vacant.Load()) }
 
-// wanted reports whether somebody waits for the slot that a worker holds: one of
-// the same class, or any whose own budget is not used up while the node is full.
-func (d *dispatcher) wanted(sl *slot) bool { return d.contendIn(d.heldUp.Load() | 1<<sl.granted) }
+// wanted reports whether a worker has to give its slot back: somebody waits for it,
+// of the same class or of any whose own budget is not used up while the node is
+// full, or it is to be kept free for those who reserve it.
+func (d *dispatcher) wanted(sl *slot) bool {
+	return d.over.Load() || d.contendIn(d.heldUp.Load()|1<<sl.granted)
+}
 
 func (d *dispatcher) contendIn(bits uint32) bool {
 	for c := range classes {
@@ -190,39 +232,61 @@ func (d *dispatcher) contendIn(bits uint32) bool {
 
 // roomLocked reports whether an attempt of a class may start at all.
 func (d *dispatcher) roomLocked(c class) bool {
-	return d.inFlight[c] < d.bound[c] && d.chargedLocked() < d.most
+	return d.inFlight[c] < d.bound[c] && d.chargedLocked() < d.most &&
+		(c == classOwn || d.unused > 0 || d.chargedLocked()+d.keptLocked() < d.most)
 }
 
 // chargedLocked is how much of the global bound is taken.
 func (d *dispatcher) chargedLocked() int {
-	return d.inFlight[classFast] + d.inFlight[classNew] + min(d.inFlight[classSlow], d.bound[classSlow])
+	return d.inFlight[classFast] + d.inFlight[classNew] + min(d.inFlight[classSlow], d.bound[classSlow]) + d.inFlight[classOwn]
+}
+
+// keptLocked is how many free slots are reserved.
+func (d *dispatcher) keptLocked() int { return d.unused + d.bound[classOwn] - d.inFlight[classOwn] }
+
+// roomOfLocked decides whether a tenant's attempt of a class may start.
+func (d *dispatcher) roomOfLocked(t *tenant, c class, now instant) roomWhy {
+	return roomView{
+		class: c, inFlight: d.inFlight[c], bound: d.bound[c],
+		charged: d.chargedLocked(), most: d.most, kept: d.keptLocked(),
+		tenantWaits: t.waits(now), tenantInFlight: t.inFlight, tenantMost: t.record.Load().MaxShare,
+		tenantKept: t.sharesFree, tenantUnused: t.unused(),
+	}.decide()
 }
 
 // popLocked takes the next actor of a class whose tenant may run. Of a tenant
-// that is short of tokens it may be one of another class.
-func (d *dispatcher) popLocked(c class, now instant) *actor {
+// that is short of tokens it may be one of another class. moved reports whether
+// actors went to the queue of another class.
+func (d *dispatcher) popLocked(c class, now instant) (a *actor, moved bool) {
 	for {
 		line, why := d.peekLocked(c, now)
 		if line == nil {
-			return nil
+			return nil, moved
 		}
-		a := line.actors.head
-		switch {
-		case c != a.class():
+		a = line.actors.head
+		if c != d.classOfLocked(a) {
 			// Its standing changed while it waited: it waits on in the other queue.
 			d.removeLocked(a)
-			a.node.class = a.class()
 			d.insertLocked(a)
-		case !line.tenant.mayRun(now):
-			d.detachLocked(line.tenant)
+			moved = true
+			continue
+		}
+		switch room := d.roomOfLocked(line.tenant, c, now); {
+		case room == fullTenant:
+			d.detachLocked(line.tenant, true)
+			d.detachLocked(line.tenant, false)
+		case room == reservedInTenant:
+			d.detachLocked(line.tenant, false)
+		case !room.free():
+			return nil, moved
 		default:
-			line = d.longestLocked(line, c)
+			line = d.longestLocked(line, c, now)
 			a = line.actors.head
 			d.queues[a.node.class].picked(why)
-			a.node.line = nil
+			d.unqueuedLocked(a)
 			line.take()
 			d.contenders[a.node.class].Add(-1)
-			return a
+			return a, moved
 		}
 	}
 }
@@ -230,7 +294,7 @@ func (d *dispatcher) popLocked(c class, now instant) *actor {
 // longestLocked returns the line of the same lane in which a tenant that is short
 // of tokens has waited longest. Classes take turns, and so do tokens and refusals:
 // in step they would give every token to one class and every refusal to another.
-func (d *dispatcher) longestLocked(line *tenantLine, of class) *tenantLine {
+func (d *dispatcher) longestLocked(line *tenantLine, of class, now instant) *tenantLine {
 	t := line.tenant
 	if !t.scarce.Load() {
 		return line
@@ -239,7 +303,8 @@ func (d *dispatcher) longestLocked(line *tenantLine, of class) *tenantLine {
 	for c := range classes {
 		other := &t.lines[c][lane]
 		a := other.actors.head
-		if c != of && a != nil && a.class() == c && d.roomLocked(c) && a.node.since.before(line.actors.head.node.since) {
+		if c != of && a != nil && d.classOfLocked(a) == c && a.node.since.before(line.actors.head.node.since) &&
+			t.link(c).Load() && d.roomOfLocked(t, c, now).free() {
 			line = other
 		}
 	}
@@ -249,7 +314,7 @@ func (d *dispatcher) longestLocked(line *tenantLine, of class) *tenantLine {
 // peekLocked picks the next line. When what is left of the node's bound is
 // reserved, that is a tenant which has not used up its reservation.
 func (d *dispatcher) peekLocked(c class, now instant) (*tenantLine, pickWhy) {
-	if d.chargedLocked()+min(d.unused, d.most-max(1, d.most/4)) < d.most {
+	if c == classOwn || d.chargedLocked()+d.keptLocked() < d.most {
 		return d.queues[c].peek(now)
 	}
 	for _, t := range d.reserving {
@@ -266,25 +331,32 @@ func (d *dispatcher) peekLocked(c class, now instant) (*tenantLine, pickWhy) {
 }
 
 // detachLocked takes a tenant that is at one of its bounds out of the queues,
-// so that its actors cost the others nothing.
-func (d *dispatcher) detachLocked(t *tenant) {
-	t.linked.Store(false)
-	for c := range t.lines {
+// so that its actors cost the others nothing: those that wait for a slot of their
+// own, or all others.
+func (d *dispatcher) detachLocked(t *tenant, own bool) {
+	for c := range classes {
+		if (c == classOwn) != own || !t.link(c).Load() {
+			continue
+		}
 		for l := range t.lines[c] {
 			line := &t.lines[c][l]
 			d.contenders[c].Add(-int64(line.actors.n))
 			line.unlink()
 		}
 	}
+	if own {
+		t.ownLinked.Store(false)
+	} else {
+		t.linked.Store(false)
+	}
 }
 
 // attachLocked lets a tenant compete again.
 func (d *dispatcher) attachLocked(t *tenant) {
-	if t.linked.Load() {
-		return
-	}
-	t.linked.Store(true)
-	for c := range t.lines {
+	for c := range classes {
+		if t.link(c).Load() {
+			continue
+		}
 		for l := range t.lines[c] {
 			if line := &t.lines[c][l]; line.actors.head != nil {
 				d.contenders[c].Add(int64(line.actors.n))
@@ -292,22 +364,28 @@ func (d *dispatcher) attachLocked(t *tenant) {
 			}
 		}
 	}
+	t.linked.Store(true)
+	t.ownLinked.Store(true)
 }
 
 func (d *dispatcher) occupyLocked(a *actor, c class, now instant) *slot {
 	s := slots.Get().(*slot) //nolint:errcheck // the pool's only type
 	s.tenant, s.actor, s.class, s.granted = a.tenant, a, c, c
+	if c == classOwn {
+		s.class = a.class()
+	}
 	s.moved.Store(false)
 	if s.asking = s.tenant.record.Load().RateLimit.PerSecond > 0; s.asking {
 		s.tenant.asking++
 	}
 	s.begin(now)
-	d.inFlight[c]++
-	d.vacancyLocked()
 	d.unused -= s.tenant.unused()
+	d.enterLocked(s, d.shareOfLocked(a.num))
 	s.tenant.inFlight++
+	s.tenant.weigh()
 	d.unused += s.tenant.unused()
-	if c != classSlow {
+	d.vacancyLocked()
+	if s.class != classSlow {
 		d.watchLocked(s, now.add(d.slowAfter))
 	}
 	return s
@@ -323,11 +401,12 @@ func (d *dispatcher) release(s *slot) {
 	d.unwatchLocked(s)
 	d.askedLocked(s)
 	t := s.tenant
-	d.inFlight[s.class]--
-	d.vacancyLocked()
 	d.unused -= t.unused()
+	d.leaveLocked(s)
 	t.inFlight--
+	t.weigh()
 	d.unused += t.unused()
+	d.vacancyLocked()
 	if t.limitedUntil == 0 {
 		d.attachLocked(t)
 	}

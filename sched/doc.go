@@ -34,7 +34,8 @@
 //     byte of memory of what is known about it.
 //   - Low priority, small tenants and subscribers beside hanging ones all move
 //     on: see pickLane, fairQueue and dispatcher. Attempts in flight are bounded
-//     by node, tenant and subscriber; those of receivers that are slow, or that
+//     by node, tenant and subscriber, and tenants and subscribers can have slots
+//     that others cannot take (share); those of receivers that are slow, or that
 //     nothing is known about, have budgets of their own.
 //   - An idle scheduler has no goroutine but the retry clock's, which waits on
 //     at most one timer.
@@ -54,5 +55,5 @@
 // these. No lock is held across I/O: [Queue.Commit] is called under an actor's
 // lock, since the order of calls is the order of facts, and therefore must not
 // block. The functions that decide something (ladder.go, breaker.go, order.go,
-// lanes.go) are pure: time and random numbers are arguments.
+// lanes.go, room.go) are pure: time and random numbers are arguments.
 package sched

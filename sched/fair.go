@@ -14,6 +14,7 @@ const (
 	classFast class = iota // known to answer in time
 	classNew               // nothing is known yet
 	classSlow              // recent attempts took too long, or one that is in flight does
+	classOwn               // a slot that its subscriber reserves
 	classes
 )
 
@@ -25,17 +26,24 @@ type tenant struct {
 	actors   int // actors that point here
 	inFlight int
 
+	kept        int // what it was allotted of what its record reserves
+	sharesAsked int // slots that its subscribers reserve
+	sharesFree  int // slots of their shares that are not in use
+
 	limitedUntil instant     // its token bucket is empty until then
 	scarce       atomic.Bool // it ran out of tokens lately: one asks at a time, in turn
 	asking       int         // attempts that ask for a token
 	granted      int         // tokens got in a row
 	linked       atomic.Bool // its lines take part in the fair queues; written under the mutex
+	ownLinked    atomic.Bool // so do those of subscribers with free slots of their own
+	over         atomic.Bool // it has more than its bound leaves beside its subscribers' free slots
 	lines        [classes][delivery.Lanes]tenantLine
 }
 
 func newTenant(record *delivery.Tenant) *tenant {
 	t := &tenant{num: record.Num}
 	t.linked.Store(true)
+	t.ownLinked.Store(true)
 	t.record.Store(record)
 	for c := range t.lines {
 		for l := range t.lines[c] {
@@ -47,14 +55,31 @@ func newTenant(record *delivery.Tenant) *tenant {
 
 func (t *tenant) weight() int { return max(1, t.record.Load().Weight) }
 
-// unused is the part of its reservation that it does not use.
-func (t *tenant) unused() int { return max(0, t.record.Load().Reserved-t.inFlight) }
+// unused is the part of its reservation that it does not use. What its
+// subscribers reserve is part of it.
+func (t *tenant) unused() int { return max(0, t.kept-t.inFlight-t.sharesFree) }
 
-// mayRun reports whether its own bounds allow one more attempt.
-func (t *tenant) mayRun(now instant) bool {
-	share := t.record.Load().MaxShare
-	return (share <= 0 || t.inFlight < share) && !now.before(t.limitedUntil) &&
-		(t.asking == 0 || !t.scarce.Load())
+// promised is what the node keeps for it: its own reservation, or those of its
+// subscribers where they are more.
+func (t *tenant) promised() int { return max(t.record.Load().Reserved, t.sharesAsked) }
+
+// weigh notes whether it has too much in flight. What changes that calls it.
+func (t *tenant) weigh() {
+	most := t.record.Load().MaxShare
+	t.over.Store(most > 0 && t.inFlight+t.sharesFree > most)
+}
+
+// waits reports whether it has no token for one more attempt.
+func (t *tenant) waits(now instant) bool {
+	return now.before(t.limitedUntil) || t.asking > 0 && t.scarce.Load()
+}
+
+// link says whether its lines of a class take part in the fair queues.
+func (t *tenant) link(c class) *atomic.Bool {
+	if c == classOwn {
+		return &t.ownLinked
+	}
+	return &t.linked
 }
 
 // tenantLine is a tenant's actors that are ready in one lane of one class.

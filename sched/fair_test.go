@@ -59,7 +59,7 @@ func (d *desk) actor(num delivery.SubscriberNum, t *tenant) *actor {
 }
 
 func (d *desk) queue(a *actor, lane delivery.Priority) {
-	d.enqueue(a, lane, a.class(), d.now)
+	d.enqueue(a, lane, d.now)
 }
 
 // serve picks n times with one slot, and counts by actor.

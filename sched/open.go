@@ -179,6 +179,7 @@ func (a *actor) joinLocked(t *tenant) {
 // openLocked makes a shell an actor.
 func (a *actor) openLocked(o opened) {
 	a.sub, a.open = o.sub, true
+	a.shareLocked()
 	a.sweepAt = 0
 	a.Health = o.health
 	a.moreLines = o.moreLines
@@ -241,6 +242,7 @@ func (a *actor) recordLocked(sub *delivery.Subscriber) {
 	}
 	old := a.sub
 	a.sub = sub
+	a.shareLocked()
 	if sub.Version != old.Version {
 		a.disabling = false
 	}

@@ -59,7 +59,7 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 // actor's next attempt with it: nobody else waits, no bound of the tenant keeps
 // its other actors waiting, and this one stands where it stood.
 func (s *Scheduler) mayGoOn(a *actor, sl *slot) bool {
-	return !s.dispatch.wanted(sl) && a.tenant.linked.Load() && !a.tenant.scarce.Load() &&
+	return !s.dispatch.wanted(sl) && a.tenant.linked.Load() && !a.tenant.scarce.Load() && !a.tenant.over.Load() &&
 		a.class() == sl.granted && !sl.moved.Load() && s.open()
 }
 

@@ -11,7 +11,7 @@ import (
 
 // decisions are the files whose functions decide something. What they decide
 // follows from their arguments alone: time and random numbers are among them.
-var decisions = []string{"ladder.go", "breaker.go", "order.go", "lanes.go"}
+var decisions = []string{"ladder.go", "breaker.go", "order.go", "lanes.go", "room.go"}
 
 // mayImport is what a decision can be made with.
 var mayImport = []string{"cmp", "math", "math/bits", "strconv", "time", "github.com/dispatcher-engine/dispatcher/delivery"}
@@ -20,7 +20,7 @@ var mayImport = []string{"cmp", "math", "math/bits", "strconv", "time", "github.
 // arguments, and types whose methods could reach state that others share.
 var (
 	impure  = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
-	sharing = []string{"Scheduler", "actor", "dispatcher", "loader", "registry", "retryClock", "timepiece"}
+	sharing = []string{"Scheduler", "actor", "dispatcher", "loader", "registry", "retryClock", "timepiece", "share", "tenant"}
 )
 
 func TestDecisionsArePure(t *testing.T) {

@@ -209,6 +209,7 @@ type fakeDirectory struct {
 	subs    map[delivery.SubscriberNum]*delivery.Subscriber
 	tenants map[delivery.TenantNum]*delivery.Tenant
 	failing error
+	gone    bool // all tenants were deleted
 }
 
 func newFakeDirectory() *fakeDirectory {
@@ -248,6 +249,9 @@ func (d *fakeDirectory) Subscriber(num delivery.SubscriberNum) (*delivery.Subscr
 func (d *fakeDirectory) Tenant(num delivery.TenantNum) (*delivery.Tenant, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.gone {
+		return nil, delivery.ErrNoTenant
+	}
 	if t := d.tenants[num]; t != nil {
 		return t, nil
 	}

@@ -176,7 +176,8 @@ func (s *Scheduler) wake(num delivery.SubscriberNum, why func(*actor)) {
 }
 
 // Kick tells that a subscriber's record changed, that it was resumed, or that
-// rows came into its queue other than by a publish.
+// rows came into its queue other than by a publish. At start it is called for
+// subscribers that reserve slots, which are theirs from then on.
 func (s *Scheduler) Kick(sub delivery.SubscriberNum) {
 	s.wake(sub, func(a *actor) {
 		a.reread, a.forgotten = true, false
@@ -188,10 +189,15 @@ func (s *Scheduler) Kick(sub delivery.SubscriberNum) {
 // any more from then on; the queue says which of them still are to be sent.
 func (s *Scheduler) EventDeleted() { s.payloads.era.Add(1) }
 
-// KickTenant tells that a tenant's record changed. At start it is called for
-// tenants with a reservation, which counts from then on.
+// KickTenant tells that a tenant's record changed, or that it was deleted. At
+// start it is called for tenants with a reservation, which counts from then on.
 func (s *Scheduler) KickTenant(num delivery.TenantNum) error {
 	record, err := s.dir.Tenant(num)
+	if errors.Is(err, delivery.ErrNoTenant) {
+		s.dispatch.dropTenant(num)
+		s.pump()
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("tenant %d: %w", num, err)
 	}
@@ -204,18 +210,23 @@ func (s *Scheduler) KickTenant(num delivery.TenantNum) error {
 // about it will come from here: what is pending for it is the caller's to
 // cancel, attempts in flight included.
 func (s *Scheduler) Forget(sub delivery.SubscriberNum) {
-	s.actors.forget(sub)
 	a := s.lockExisting(sub)
 	if a == nil {
+		// Not before: an actor that was just leaving would remember it again.
+		s.actors.forget(sub)
+		s.dispatch.dropShare(sub)
+		s.pump()
 		return
 	}
 	a.forgetLocked()
 	a.advanceLocked()
 	a.unlock()
+	s.pump()
 }
 
 func (a *actor) forgetLocked() {
 	a.forgotten = true
+	a.s.dispatch.dropShare(a.num)
 	a.unloadLocked()
 	a.retreating, a.reset, a.lost = false, false, nil
 }

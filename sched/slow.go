@@ -47,10 +47,12 @@ func (d *dispatcher) findSlow(now instant) {
 			continue
 		}
 		s.actor.standing.Store(int32(classSlow))
-		d.inFlight[s.class]--
+		if !s.isOwn() {
+			d.inFlight[s.class]--
+			d.inFlight[classSlow]++
+		}
 		s.class = classSlow
 		s.moved.Store(true)
-		d.inFlight[classSlow]++
 	}
 	d.vacancyLocked()
 	if s := d.watched.head; s != nil {

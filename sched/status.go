@@ -112,7 +112,7 @@ func (a *actor) waitingLocked(now instant) delivery.Reason {
 	case a.flight.n >= a.concurrencyLocked():
 		return delivery.ReasonConcurrency
 	case a.queued:
-		return a.s.dispatch.bounded(a)
+		return a.s.dispatch.bounded(a, now)
 	default:
 		return delivery.ReasonNone
 	}
@@ -165,6 +165,7 @@ type Stats struct {
 	Actors       int   // subscribers in memory
 	InFlight     int   // attempts in flight, slow ones included
 	Slow         int   // attempts in flight that are charged to the slow budget
+	Reserved     int   // slots that are set aside for subscribers that reserve them
 	Contending   int   // actors that wait for a slot
 	Rows         int64 // rows in windows
 	PayloadBytes int64 // payloads held in memory
@@ -177,12 +178,32 @@ type Stats struct {
 func (s *Scheduler) Stats() Stats {
 	d := s.dispatch
 	d.mu.Lock()
-	inFlight, slow := d.totalLocked(), d.inFlight[classSlow]
+	inFlight, slow, own := d.totalLocked(), d.inFlight[classSlow], d.bound[classOwn]
 	d.mu.Unlock()
 	return Stats{
-		Actors: int(s.inMemory.Load()), InFlight: inFlight, Slow: slow,
+		Actors: int(s.inMemory.Load()), InFlight: inFlight, Slow: slow, Reserved: own,
 		Contending: int(d.contending()),
 		Rows:       s.rows.Load(), PayloadBytes: s.payloads.used.Load(),
 		Uncommitted: s.uncommitted.Load(), Wakes: s.clock.count(), Stalled: s.stalled.Load(),
 	}
+}
+
+// MaxInFlight is the node's bound of attempts in flight.
+func (s *Scheduler) MaxInFlight() int {
+	s.dispatch.mu.Lock()
+	defer s.dispatch.mu.Unlock()
+	return s.dispatch.most
+}
+
+// ReservedForTenants is what the records of tenants reserve, without what their
+// subscribers do.
+func (s *Scheduler) ReservedForTenants() map[delivery.TenantNum]int {
+	d := s.dispatch
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make(map[delivery.TenantNum]int, len(d.reserving))
+	for _, t := range d.reserving {
+		out[t.num] = t.record.Load().Reserved
+	}
+	return out
 }

@@ -1,8 +1,6 @@
 package sched
 
 import (
-	"slices"
-
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
@@ -27,18 +25,19 @@ func (d *dispatcher) addTenant(record *delivery.Tenant, actors int) *tenant {
 		t = newTenant(record)
 		d.tenants[record.Num] = t
 	} else {
-		d.unused -= t.unused()
+		d.promised -= t.promised()
 		if record.Version >= t.record.Load().Version {
 			t.record.Store(record)
 		}
 	}
+	d.promised += t.promised()
 	t.actors += actors
-	d.unused += t.unused()
-	d.reserving = slices.DeleteFunc(d.reserving, func(r *tenant) bool { return r == t })
-	if t.record.Load().Reserved > 0 {
-		d.reserving = append(d.reserving, t)
+	if t.kept > 0 || t.record.Load().Reserved > 0 {
+		d.reservingLocked(t)
+		d.allotLocked(nil, t)
 	}
 	// Its bounds may have changed: let them be judged again.
+	t.weigh()
 	t.limitedUntil = 0
 	d.attachLocked(t)
 	d.dropTenantLocked(t)
@@ -57,10 +56,34 @@ func (d *dispatcher) leaveTenant(t *tenant) {
 // reservation stays, since its reservation counts while it is idle; one that is
 // out of tokens has actors.
 func (d *dispatcher) dropTenantLocked(t *tenant) {
-	if t.actors > 0 || t.inFlight > 0 || t.record.Load().Reserved > 0 {
+	if t.actors > 0 || t.inFlight > 0 || t.promised() > 0 {
 		return
 	}
 	delete(d.tenants, t.num)
+}
+
+// dropTenant ends what is reserved for a tenant that was deleted and for its
+// subscribers. What is in flight for it ends by itself.
+func (d *dispatcher) dropTenant(num delivery.TenantNum) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tenants[num]
+	if t == nil {
+		return
+	}
+	for sub, sh := range d.shares {
+		if sh.tenant == t {
+			d.endShareLocked(sub, sh)
+		}
+	}
+	record := *t.record.Load()
+	d.promised -= t.promised()
+	record.Reserved = 0
+	t.record.Store(&record)
+	d.promised += t.promised()
+	d.reservingLocked(t)
+	d.allotLocked(nil, t)
+	d.dropTenantLocked(t)
 }
 
 // plentyAfter is how many tokens in a row end a tenant's scarcity.
@@ -88,9 +111,8 @@ func (d *dispatcher) answered(s *slot, limitedUntil instant) {
 	t.granted = 0
 	t.scarce.Store(true)
 	t.limitedUntil = max(t.limitedUntil, limitedUntil)
-	if t.linked.Load() {
-		d.detachLocked(t)
-	}
+	d.detachLocked(t, true)
+	d.detachLocked(t, false)
 	d.mu.Unlock()
 	d.wakeTenant(t.num, limitedUntil)
 }
@@ -116,17 +138,11 @@ func (d *dispatcher) unlimitTenant(num delivery.TenantNum, now instant) {
 }
 
 // bounded says what keeps a queued actor from running, for the API.
-func (d *dispatcher) bounded(a *actor) delivery.Reason {
+func (d *dispatcher) bounded(a *actor, now instant) delivery.Reason {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case a.node.line == nil:
+	if a.node.line == nil {
 		return delivery.ReasonNone
-	case !a.node.line.tenant.linked.Load():
-		return delivery.ReasonTenantLimited
-	case a.node.class == classSlow && d.inFlight[classSlow] >= d.bound[classSlow]:
-		return delivery.ReasonSlowBudget
-	default:
-		return delivery.ReasonNodeLimited
 	}
+	return d.roomOfLocked(a.tenant, a.node.class, now).reason()
 }

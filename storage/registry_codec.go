@@ -86,6 +86,7 @@ type subscriberRecord struct {
 	ClientCert   []byte          `json:"client_cert_pem,omitempty"`
 	Ordering     uint8           `json:"ordering,omitzero"`
 	Concurrency  int             `json:"concurrency,omitzero"`
+	Reserved     int             `json:"reserved,omitzero"`
 	PerSecond    float64         `json:"per_second,omitzero"`
 	Burst        int             `json:"burst,omitzero"`
 	Retry        retryRecord     `json:"retry,omitzero"`
@@ -156,7 +157,7 @@ func encodeSubscriber(s *delivery.Subscriber, seal *sealer, key []byte) ([]byte,
 func openPart(s *delivery.Subscriber) subscriberRecord {
 	rec := subscriberRecord{
 		ID: s.ID, Tenant: uint32(s.Tenant), Version: s.Version, Origin: originOf(s.URL), Topics: s.Topics,
-		Ordering: uint8(s.Ordering), Concurrency: s.Concurrency,
+		Ordering: uint8(s.Ordering), Concurrency: s.Concurrency, Reserved: s.Reserved,
 		PerSecond: s.RateLimit.PerSecond, Burst: s.RateLimit.Burst, Retry: retryRecord(s.Retry),
 		GiveUpAfter: s.GiveUpAfter, DisableAfter: s.DisableAfter, DisableFails: s.DisableAfterFailures,
 		Timeout: s.Timeout, Protocol: uint8(s.Protocol), Priority: uint8(s.Priority),
@@ -253,7 +254,7 @@ func (rec *subscriberRecord) subscriber(num delivery.SubscriberNum) *delivery.Su
 	s := &delivery.Subscriber{
 		Num: num, Tenant: delivery.TenantNum(rec.Tenant), ID: rec.ID, Version: rec.Version,
 		URL: rec.Origin, Topics: rec.Topics,
-		Ordering: delivery.Ordering(rec.Ordering), Concurrency: rec.Concurrency,
+		Ordering: delivery.Ordering(rec.Ordering), Concurrency: rec.Concurrency, Reserved: rec.Reserved,
 		RateLimit: delivery.RateLimit{PerSecond: rec.PerSecond, Burst: rec.Burst}, Retry: delivery.Retry(rec.Retry),
 		GiveUpAfter: rec.GiveUpAfter, DisableAfter: rec.DisableAfter, DisableAfterFailures: rec.DisableFails,
 		Timeout: rec.Timeout, Protocol: delivery.ProtocolPolicy(rec.Protocol), Priority: delivery.Priority(rec.Priority),

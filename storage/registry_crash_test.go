@@ -43,6 +43,9 @@ func crashScript(r *Registry, s *registryState) []func() error {
 		return func() error {
 			sub := testSubscriber(s.tenants[tenant], id, topics...)
 			sub.Signing[0].Secrets[0].Value = crashSecret
+			if id == "b" {
+				sub.Reserved = 1
+			}
 			made, err := r.CreateSubscriber(sub)
 			if err == nil {
 				s.subs[tenant+"/"+id] = made.Num
@@ -79,7 +82,7 @@ func crashScript(r *Registry, s *registryState) []func() error {
 		doc("one", crashSecret+"1"),
 		func() error {
 			_, err := r.UpdateSubscriber(s.subs["acme/a"], 1, func(sub *delivery.Subscriber) error {
-				sub.Topics = []string{"order.*", "user.*"}
+				sub.Topics, sub.Reserved = []string{"order.*", "user.*"}, 2
 				return nil
 			})
 			return err
@@ -309,7 +312,7 @@ func checkTenantRows(t *testing.T, r *Registry, tenant *delivery.Tenant, c count
 	if tenant.Num > c.tenant {
 		t.Errorf("tenant %d is above the counter %d", tenant.Num, c.tenant)
 	}
-	var patterns int
+	var patterns, reserving int
 	page, _, err := r.ListSubscribers(tenant.Num, "", MaxPage)
 	noErr(t, err)
 	for _, row := range page {
@@ -319,6 +322,9 @@ func checkTenantRows(t *testing.T, r *Registry, tenant *delivery.Tenant, c count
 			t.Errorf("subscriber %d of tenant %d; counter %d", s.Num, s.Tenant, c.subscriber)
 		}
 		patterns += len(s.Topics)
+		if s.Reserved > 0 {
+			reserving++
+		}
 		found, err := patternsOf(r.kv.db, tenant.Num, s.Num)
 		noErr(t, err)
 		if !slices.Equal(slices.Sorted(slices.Values(s.Topics)), found) {
@@ -330,6 +336,11 @@ func checkTenantRows(t *testing.T, r *Registry, tenant *delivery.Tenant, c count
 	noErr(t, scan(r.kv.db, prefix, keyAfter(prefix), MaxPage, func(_, _ []byte) error { rows++; return nil }))
 	if rows != patterns {
 		t.Errorf("tenant %s: %d index rows for %d patterns", tenant.ID, rows, patterns)
+	}
+	rows, prefix = 0, keyReservingOf(tenant.Num)
+	noErr(t, scan(r.kv.db, prefix, keyAfter(prefix), MaxPage, func(_, _ []byte) error { rows++; return nil }))
+	if rows != reserving {
+		t.Errorf("tenant %s: %d subscribers are in the index of reservations, %d reserve", tenant.ID, rows, reserving)
 	}
 	if size, err := r.TenantSize(tenant.Num); err != nil || size != uint64(len(page)) {
 		t.Errorf("tenant %s counts %d, lists %d, %v", tenant.ID, size, len(page), err)

@@ -20,6 +20,7 @@ const (
 	regMember      = 'm' // tenant, subscriber id → subscriber
 	regSubGone     = 'y' // subscriber → when it was deleted; its data is not yet removed
 	regSubForget   = 'f' // when it was deleted, subscriber → its record may go at last
+	regReserving   = 'r' // tenant, subscriber → nothing: its record reserves slots
 	regDoc         = 'd' // tenant, length of kind, kind, id → document
 	regPrefixBytes = 2
 )
@@ -44,6 +45,14 @@ func keyOfSubscriber(space byte, s delivery.SubscriberNum) []byte {
 
 func keyMember(t delivery.TenantNum, id string) []byte {
 	return append(binary.BigEndian.AppendUint32(regKey(regMember, 4+len(id)), uint32(t)), id...)
+}
+
+func keyReservingOf(t delivery.TenantNum) []byte {
+	return binary.BigEndian.AppendUint32(regKey(regReserving, 4+8), uint32(t))
+}
+
+func keyReserving(t delivery.TenantNum, s delivery.SubscriberNum) []byte {
+	return binary.BigEndian.AppendUint64(keyReservingOf(t), uint64(s))
 }
 
 // keySubForget takes the time as encodeMilli writes it.

@@ -72,7 +72,7 @@ func (m *registryModel) step(t *testing.T, b *registryBench, rng *rand.Rand) {
 		wantErr(t, err, ErrExists)
 	case op < 70 && sub != nil:
 		changed, err := b.UpdateSubscriber(sub.Num, sub.Version, func(s *delivery.Subscriber) error {
-			s.Topics = randomPatterns(rng)
+			s.Topics, s.Reserved = randomPatterns(rng), rng.IntN(3)
 			return nil
 		})
 		noErr(t, err)
@@ -87,9 +87,35 @@ func (m *registryModel) step(t *testing.T, b *registryBench, rng *rand.Rand) {
 	}
 }
 
+func (m *registryModel) checkReservations(t *testing.T, b *registryBench) {
+	t.Helper()
+	want := map[delivery.SubscriberNum]int{}
+	for _, tenant := range m.tenants {
+		for _, s := range m.subs[tenant.Num] {
+			if s.Reserved > 0 {
+				want[s.Num] = s.Reserved
+			}
+		}
+	}
+	list, err := b.Reservations()
+	noErr(t, err)
+	got := map[delivery.SubscriberNum]int{}
+	for _, r := range list {
+		got[r.Subscriber] = r.Slots
+		if s := m.subs[r.Tenant][r.ID]; s == nil || s.Num != r.Subscriber {
+			t.Fatalf("a reservation is listed of %q in tenant %d, which is %+v", r.ID, r.Tenant, s)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("reservations %v, want %v", got, want)
+	}
+}
+
 func (m *registryModel) create(t *testing.T, b *registryBench, rng *rand.Rand, tenant delivery.TenantNum, id string) {
 	t.Helper()
-	made, err := b.CreateSubscriber(testSubscriber(tenant, id, randomPatterns(rng)...))
+	given := testSubscriber(tenant, id, randomPatterns(rng)...)
+	given.Reserved = rng.IntN(3)
+	made, err := b.CreateSubscriber(given)
 	noErr(t, err)
 	if made.Num <= m.highest {
 		t.Fatalf("number %d after %d", made.Num, m.highest)
@@ -138,6 +164,7 @@ func (m *registryModel) check(t *testing.T, b *registryBench, rng *rand.Rand) {
 			t.Fatalf("listed %v, want %v", ids, want)
 		}
 	}
+	m.checkReservations(t, b)
 	for num := range m.dead {
 		if _, err := b.SubscriberByNum(num); err == nil {
 			t.Fatalf("deleted subscriber %d is there", num)

@@ -80,6 +80,9 @@ func (tx *registryTx) createSubscriber(s *delivery.Subscriber, known bool) error
 	if err := tx.index(s.Tenant, s.Num, nil, s.Topics); err != nil {
 		return err
 	}
+	if err := tx.indexReserving(s.Tenant, s.Num, 0, s.Reserved); err != nil {
+		return err
+	}
 	return tx.setSubscriber(s)
 }
 
@@ -91,6 +94,9 @@ func checkSubscriber(s *delivery.Subscriber) error {
 	}
 	if s.Status == delivery.SubscriberDeleted {
 		return fmt.Errorf("status deleted is set by deleting: %w", ErrBadRecord)
+	}
+	if s.Reserved < 0 {
+		return fmt.Errorf("%d reserved slots: %w", s.Reserved, ErrBadRecord)
 	}
 	return checkPatterns(s.Topics)
 }
@@ -259,6 +265,9 @@ func (r *Registry) UpdateSubscriber(num delivery.SubscriberNum, expect uint64, c
 		if err := tx.index(s.Tenant, num, old.Topics, s.Topics); err != nil {
 			return err
 		}
+		if err := tx.indexReserving(s.Tenant, num, old.Reserved, s.Reserved); err != nil {
+			return err
+		}
 		out = s
 		return tx.setSubscriber(s)
 	})
@@ -321,6 +330,7 @@ func (tx *registryTx) deleteSubscriber(rec *subscriberRecord, num delivery.Subsc
 		tx.set(keyOfSubscriber(regSubGone, num), encodeMilli(tx.now)),
 		tx.delete(keyMember(tenant, rec.ID)),
 		tx.index(tenant, num, rec.Topics, nil),
+		tx.delete(keyReserving(tenant, num)),
 		tx.addToTenant(tenant, -1),
 	)
 }

@@ -277,6 +277,7 @@ func (tx *registryTx) deleteTenant(id string, num delivery.TenantNum) error {
 		tx.delete(keyOfTenant(regTenantSize, num)),
 		tx.set(keyOfTenant(regTenantGone, num), encodeMilli(tx.now)),
 		tx.deletePrefix(keyTopics(num)),
+		tx.deletePrefix(keyReservingOf(num)),
 		tx.deletePrefix(keyOfTenant(regDoc, num)),
 	)
 }

@@ -331,3 +331,16 @@ func TestOpenAPIDescribesEveryPath(t *testing.T) {
 		}
 	}
 }
+
+func TestASubscribersReservationGoesInAndComesOut(t *testing.T) {
+	node := &fakeNode{}
+	s := setup(t, node)
+	resp, body := call(t, s, http.MethodPost, "/v1/tenants/t1/subscribers", goodToken,
+		`{"url":"https://a.example/","concurrency":16,"reserved_in_flight":4}`)
+	if resp.StatusCode != http.StatusCreated || !strings.Contains(body, `"reserved_in_flight":4`) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if in := node.created; len(in) != 1 || in[0].Reserved == nil || *in[0].Reserved != 4 || *in[0].Concurrency != 16 {
+		t.Errorf("%+v", in)
+	}
+}

@@ -72,7 +72,11 @@ func (f *fakeNode) CreateSubscriber(_ context.Context, _ string, in engine.Subsc
 	if in.URL == nil {
 		return nil, &engine.InvalidError{Fields: []engine.FieldError{{Field: "url", Rule: "required", Hint: "give it"}}}
 	}
-	return f.subscriber(*in.URL), nil
+	out := f.subscriber(*in.URL)
+	if in.Reserved != nil {
+		out.Reserved = *in.Reserved
+	}
+	return out, nil
 }
 
 func (f *fakeNode) subscriber(url string) *delivery.Subscriber {

@@ -22,6 +22,7 @@ type Subscriber struct {
 	Headers              []string      `json:"headers,omitempty" doc:"names of the extra headers; values are write-only"`
 	Ordering             string        `json:"ordering" doc:"key, strict or none"`
 	Concurrency          int           `json:"concurrency" doc:"attempts in flight"`
+	Reserved             int           `json:"reserved_in_flight,omitempty" doc:"attempts in flight that nobody else can take; absent = none"`
 	RateLimit            *RateLimit    `json:"rate_limit,omitempty" doc:"absent = none"`
 	Retry                RetryView     `json:"retry" doc:"the ladder"`
 	GiveUpAfter          int           `json:"give_up_after,omitempty" doc:"attempts; absent = the ladder's end"`
@@ -74,7 +75,7 @@ type RetryView struct {
 
 func subscriberOut(s *delivery.Subscriber) Subscriber {
 	out := Subscriber{
-		ID: s.ID, URL: s.URL, Topics: s.Topics, Ordering: s.Ordering.String(), Concurrency: s.Concurrency,
+		ID: s.ID, URL: s.URL, Topics: s.Topics, Ordering: s.Ordering.String(), Concurrency: s.Concurrency, Reserved: s.Reserved,
 		Retry: retryOut(s.Retry), GiveUpAfter: s.GiveUpAfter, DisableAfter: Duration(s.DisableAfter),
 		DisableAfterFailures: s.DisableAfterFailures, Timeout: Duration(s.Timeout), Protocol: s.Protocol.String(),
 		Priority: s.Priority.String(), Enabled: s.Status == delivery.SubscriberActive, Status: s.Status.String(),

@@ -28,6 +28,7 @@ type subscriberBody struct {
 	Headers              *map[string]string `json:"headers,omitempty" doc:"extra headers; values are write-only"`
 	Ordering             *string            `json:"ordering,omitempty" enum:"key,strict,none" doc:"default key"`
 	Concurrency          *int               `json:"concurrency,omitempty" doc:"attempts in flight; default 8"`
+	Reserved             *int               `json:"reserved_in_flight,omitempty" doc:"attempts in flight that nobody else can take, of concurrency; default 0"`
 	RateLimit            *RateLimit         `json:"rate_limit,omitempty" doc:"default none"`
 	Retry                *retryBody         `json:"retry,omitempty" doc:"default: the schedule 5s 5m 30m 2h 5h 10h 14h 20h 24h"`
 	GiveUpAfter          *int               `json:"give_up_after,omitempty" doc:"attempts after which a failing delivery is dead; 0 = the ladder's end"`
@@ -63,7 +64,7 @@ type retryBody struct {
 func (b *subscriberBody) input() engine.SubscriberInput {
 	in := engine.SubscriberInput{
 		ID: b.ID, URL: b.URL, Topics: b.Topics, Secret: b.Secret, Headers: b.Headers, Ordering: b.Ordering,
-		Concurrency: b.Concurrency, GiveUpAfter: b.GiveUpAfter, DisableAfterFailures: b.DisableAfterFailures,
+		Concurrency: b.Concurrency, Reserved: b.Reserved, GiveUpAfter: b.GiveUpAfter, DisableAfterFailures: b.DisableAfterFailures,
 		Protocol: b.Protocol, Priority: b.Priority, Enabled: b.Enabled,
 		DisableAfter: durationPtr(b.DisableAfter), Timeout: durationPtr(b.Timeout),
 	}

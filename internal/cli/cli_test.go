@@ -177,6 +177,19 @@ func TestListsPrintTablesAndCursors(t *testing.T) {
 	}
 }
 
+func TestASubscriberIsCreatedWithAReservation(t *testing.T) {
+	f := newFakeAPI(t, http.StatusCreated, `{"id":"s","concurrency":16,"reserved_in_flight":4}`)
+	f.getStatus = http.StatusOK
+	got := run(t, "", "subscribers", "create", "--tenant", "t", "--url", "https://a.test/", "--concurrency", "16", "--reserved-in-flight", "4")
+	want := map[string]any{"url": "https://a.test/", "concurrency": 16.0, "reserved_in_flight": 4.0}
+	if got.status != ExitOK || f.method != http.MethodPost || !reflect.DeepEqual(f.got, want) {
+		t.Errorf("%+v: %s %v, want %v", got, f.method, f.got, want)
+	}
+	if !strings.Contains(got.out, "reserved in flight") {
+		t.Errorf("it is not shown: %s", got.out)
+	}
+}
+
 // TestPuttingATenantKeepsWhatIsNotGiven: the API replaces all of a tenant's
 // settings, so the command repeats those that it was not told to change.
 func TestPuttingATenantKeepsWhatIsNotGiven(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 var subscriberFields = []string{
-	"id", "url", "topics", "enabled", "status", "status_reason", "ordering", "concurrency", "protocol", "priority",
+	"id", "url", "topics", "enabled", "status", "status_reason", "ordering", "concurrency", "reserved_in_flight", "protocol", "priority",
 	"timeout", "breaker", "in_flight", "waiting", "failing_since", "secret", "public_key", "created_at", "updated_at",
 }
 
@@ -27,7 +27,7 @@ func (a *app) subscribersCreate() *cobra.Command {
 	var (
 		tenant, id, target, secret, ordering, protocol, priority, ca string
 		topics                                                       []string
-		concurrency                                                  int
+		concurrency, reserved                                        int
 		timeout                                                      time.Duration
 	)
 	c := &cobra.Command{
@@ -46,6 +46,9 @@ func (a *app) subscribersCreate() *cobra.Command {
 			}
 			if concurrency != 0 {
 				in["concurrency"] = concurrency
+			}
+			if reserved != 0 {
+				in["reserved_in_flight"] = reserved
 			}
 			if timeout != 0 {
 				in["timeout"] = timeout.String()
@@ -80,6 +83,7 @@ func (a *app) subscribersCreate() *cobra.Command {
 	f.StringVar(&protocol, "protocol", "", "auto (default), h3, tcp, h2 or h1")
 	f.StringVar(&priority, "priority", "", "normal (default), high or low")
 	f.IntVar(&concurrency, "concurrency", 0, "attempts in flight (default 8)")
+	f.IntVar(&reserved, "reserved-in-flight", 0, "attempts in flight, of --concurrency, that nobody else can take")
 	f.DurationVar(&timeout, "attempt-timeout", 0, "one attempt, from dial to body (default 15s)")
 	f.StringVar(&ca, "ca", "", "PEM file with the endpoint's own CA")
 	need(c, "tenant", "url")

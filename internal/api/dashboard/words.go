@@ -55,6 +55,7 @@ var reasonTexts = map[delivery.Reason]string{
 	delivery.ReasonDue:               "Its time has not come.",
 	delivery.ReasonTenantLimited:     "The tenant's rate limit or share.",
 	delivery.ReasonNodeLimited:       "The node's bound of attempts in flight.",
+	delivery.ReasonReserved:          "What is left of the tenant's or the node's attempts in flight is reserved for others.",
 	delivery.ReasonSlowBudget:        "The budget of slow receivers is used up.",
 	delivery.ReasonSubscriberDeleted: "The subscriber was deleted.",
 	delivery.ReasonEventDeleted:      "The event was deleted.",
