@@ -87,7 +87,7 @@ func (l *lister) deadSpan(c cursor) keyRange {
 	// Nothing dies before it was accepted.
 	r := keyRange{appendMilli48(slices.Clip(prefix), l.f.Since), keyAfter(prefix)}
 	if !l.f.DiedBefore.IsZero() {
-		r.end = appendMilli48(slices.Clip(prefix), l.f.DiedBefore)
+		r.end = appendMilli48(slices.Clip(prefix), l.f.DiedBefore.Add(time.Millisecond))
 	}
 	if c.event.IsZero() {
 		return r
@@ -150,6 +150,8 @@ func (l *lister) addDead(db *pebble.DB, name *delivery.DeadLetter) error {
 		return err
 	case !ok || !diedAt(row.at, name.Event).Equal(name.At):
 		return nil // left over from a dead letter that could not be read when it went
+	case !l.f.DiedBefore.IsZero() && !row.at.Before(l.f.DiedBefore):
+		return nil // in the same millisecond
 	}
 	row.summary(&sum)
 	sum.Header = row.event

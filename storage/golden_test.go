@@ -65,6 +65,11 @@ func (g *golden) run(d *datadriven.TestData) string {
 		noErr(g.t, g.Expunge(g.t.Context(), goldenTime, g.key(1), delivery.ReasonEventDeleted))
 	case "drop":
 		noErr(g.t, g.DropSubscriber(g.t.Context(), goldenTime, delivery.SubscriberNum(sub), delivery.ReasonSubscriberDeleted))
+	case "job":
+		var id string
+		d.ScanArgs(g.t, "id", &id)
+		noErr(g.t, g.PutReplayJob(g.t.Context(), id, []byte("{}")))
+		return g.changes([]byte{prefixMeta})
 	case "meta":
 		return g.changes([]byte{prefixMeta})
 	default:

@@ -14,7 +14,7 @@ import (
 const (
 	prefixConfig  byte = 'C' // configuration records; layout in registry_keys.go
 	prefixIndex   byte = 'I' // indexes; the second byte is an index kind
-	prefixMeta    byte = 'M' // format, epoch, reserved positions
+	prefixMeta    byte = 'M' // format, epoch, reserved positions, replay jobs
 	prefixEvent   byte = 'E' // event
 	prefixDedupe  byte = 'D' // bucket, tenant, hash
 	prefixOpen    byte = 'O' // hour → number of open deliveries

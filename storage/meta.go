@@ -38,6 +38,7 @@ const (
 	metaPartitions byte = 'p'
 	metaEpoch      byte = 'e'
 	metaReserved   byte = 'r'
+	metaReplayJob  byte = 'j' // then its id; see replayjobs.go
 )
 
 // positionStep is how many positions are reserved at once. The next step is

@@ -18,6 +18,8 @@ type Replay struct {
 	Subscriber *delivery.Subscriber // its policy decides lane and ordering key
 	// Force also replays what was delivered.
 	Force bool
+	// DiedBefore leaves a dead letter that died at or after it as it is; zero = none.
+	DiedBefore time.Time
 }
 
 // stepSize is how many deliveries one step changes at most, so that publishes
@@ -26,7 +28,7 @@ const stepSize = 256
 
 // Replay puts finished deliveries back at the tail of their queues and returns
 // one error each: nil when it is durable, [delivery.ErrState] for what is pending,
-// canceled, purged, or delivered without force, [delivery.ErrNoDelivery], or
+// canceled, purged, delivered without force, or died too late, [delivery.ErrNoDelivery], or
 // [delivery.ErrEventGone] when no copy of the payload is left. Attempts go on
 // counting, the maximum age counts from at. Looking and changing are one step,
 // so two replays of the same delivery make one.
@@ -103,6 +105,9 @@ func (b *building) replayable(db *pebble.DB, r *Replay) (attempts int, e *delive
 		return 0, nil, nil, err
 	}
 	if ok {
+		if !r.DiedBefore.IsZero() && !row.at.Before(r.DiedBefore) {
+			return 0, nil, nil, fmt.Errorf("it died at %s: %w", row.at.Format(time.RFC3339Nano), delivery.ErrState)
+		}
 		return row.attempts, row.event, row.name(r.Event, sub), nil
 	}
 	v, ok, err := getFrom(db, appendTimeRow(nil, p, sub, r.Event))
