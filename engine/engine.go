@@ -39,9 +39,10 @@ type Engine struct {
 	keys      keyMaker
 	ingress   *ingress.Ingress // nil = none
 
-	alarms *alarms
-	tokens *tokens
-	census *census
+	alarms  *alarms
+	tokens  *tokens
+	census  *census
+	replays *replays
 
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
@@ -102,6 +103,9 @@ func (e *Engine) assemble() error {
 	if err := e.loadTokens(); err != nil {
 		return err
 	}
+	if err := e.loadReplays(); err != nil {
+		return err
+	}
 	e.watch()
 	if err := e.connect(); err != nil {
 		return err
@@ -121,6 +125,7 @@ func (e *Engine) watch() {
 			}
 			e.directory.forget(c.Tenant, c.Subscriber, c.Deleted)
 			e.alarms.changed(c.Tenant, c.Subscriber, c.Deleted)
+			e.replays.gone(c)
 		}
 	})
 	e.onStopped("watch", func(context.Context) error { stop(); return nil })
@@ -226,6 +231,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.onStopped("cleaner", e.cleaner.stop)
 	e.census.start()
 	e.onStopped("census", e.census.stop)
+	e.replays.start()
+	e.onStopped("replays", e.replays.stop)
 	if e.ingress != nil {
 		e.onStopped("ingress", e.ingress.Stop) // first of all
 	}

@@ -156,23 +156,32 @@ func (e *Engine) PurgeDead(ctx context.Context, in DeliveryFilter) (int, error) 
 	return purged, err
 }
 
-// eachDead calls fn with page after page of matching dead letters. It returns
-// where to go on when fn said stop, "" at the end.
-func (e *Engine) eachDead(ctx context.Context, in DeliveryFilter, cursor string, fn func([]storage.DeliveryRef) (bool, error)) (string, error) {
+// deadFilter resolves a filter of dead letters, which needs a tenant.
+func (e *Engine) deadFilter(in DeliveryFilter) (storage.Filter, error) {
 	if in.State != "" && in.State != delivery.StateDead.String() {
 		var f faults
 		f.add("state", in.State, "dead letters are dead", "leave it out")
-		return "", f.err()
+		return storage.Filter{}, f.err()
 	}
 	in.State = ""
 	f, _, err := e.filter(in)
 	if err != nil {
-		return "", err
+		return f, err
 	}
 	if f.Tenant == 0 {
 		var missing faults
 		missing.add("tenant", "", "required", "name the tenant whose dead letters are meant")
-		return "", missing.err()
+		return f, missing.err()
+	}
+	return f, nil
+}
+
+// eachDead calls fn with page after page of matching dead letters. It returns
+// where to go on when fn said stop, "" at the end.
+func (e *Engine) eachDead(ctx context.Context, in DeliveryFilter, cursor string, fn func([]storage.DeliveryRef) (bool, error)) (string, error) {
+	f, err := e.deadFilter(in)
+	if err != nil {
+		return "", err
 	}
 	for {
 		page, err := e.store.DeadLetters(ctx, f, cursor, bulkPage)

@@ -84,6 +84,11 @@ var routes = map[string]access{
 	"POST /v1/dlq/replay":             {engine.TokenAdmin, node},
 	"POST /v1/dlq/purge":              {engine.TokenAdmin, node},
 
+	"GET " + replaysPath:                   {engine.TokenRead, inQuery},
+	"GET " + replaysPath + "/{id}":         {engine.TokenRead, inAnswer},
+	"POST " + replaysPath:                  {engine.TokenAdmin, node},
+	"POST " + replaysPath + "/{id}/cancel": {engine.TokenAdmin, node},
+
 	"GET /v1/protocols":             {engine.TokenRead, node},
 	"GET " + originPath:             {engine.TokenRead, node},
 	"PUT " + originPath:             {engine.TokenAdmin, node},

@@ -324,6 +324,7 @@ func TestOpenAPIDescribesEveryPath(t *testing.T) {
 		"patch /v1/tenants/{tenant}/subscribers/{id}", "post /v1/tenants/{tenant}/subscribers/{id}/rotate-secret",
 		"post /v1/tenants/{tenant}/events", "post /v1/tenants/{tenant}/events/batch", "get /v1/tenants/{tenant}/events/{id}/deliveries",
 		"get /v1/deliveries", "get /v1/deliveries/{id}", "post /v1/deliveries/{id}/replay", "get /v1/dlq/groups", "post /v1/dlq/replay", "post /v1/dlq/purge",
+		"post /v1/replays", "get /v1/replays", "get /v1/replays/{id}", "post /v1/replays/{id}/cancel",
 	} {
 		method, path, _ := strings.Cut(want, " ")
 		if doc.Paths[path][method] == nil {

@@ -25,6 +25,9 @@ func (s *Server) document() huma.Config {
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	for _, t := range tags {
+		if t.text == "" {
+			continue // another path of the same
+		}
 		config.Tags = append(config.Tags, &huma.Tag{Name: t.name, Description: t.text})
 	}
 	return config
@@ -39,6 +42,7 @@ var tags = []struct{ name, path, text string }{
 	{"tenants", "/v1/tenants", "Who subscribers and events belong to, with a share of the node."},
 	{"deliveries", "/v1/deliveries", "One event for one subscriber, with its timeline."},
 	{"dead letters", "/v1/dlq", "Deliveries that were given up."},
+	{"dead letters", "/v1/replays", ""},
 	{"protocols", "/v1/protocols", "What is known about origins, and which protocol they get."},
 	{"tokens", "/v1/tokens", "Who may use the API, for what."},
 	{"store", "/v1/store", "The node's disk."},

@@ -21,6 +21,7 @@ type Node interface {
 	Sources
 	Publisher
 	Deliveries
+	Replays
 	Protocols
 	Maintenance
 	Health

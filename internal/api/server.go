@@ -86,9 +86,6 @@ func New(node Node, config Config) (*Server, error) {
 	return s, private.err()
 }
 
-// Close ends what the dashboard does in the background.
-func (s *Server) Close() { s.dashboard.Close() }
-
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
@@ -104,6 +101,7 @@ func (s *Server) routes(private *guarded) http.Handler {
 	s.registerSources()
 	s.registerEvents(private)
 	s.registerDeliveries()
+	s.registerReplays()
 	s.registerProtocols()
 	s.registerStore()
 	private.HandleFunc("GET /v1/openapi.json", s.openAPI)

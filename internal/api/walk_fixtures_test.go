@@ -173,6 +173,19 @@ var fixtures = map[string]func(*walk) asked{
 		return w.good("purge-dead", asked{status: 200, body: map[string]any{"tenant": letter.str("tenant"), "subscriber": letter.str("subscriber")}})
 	},
 
+	"start-replay": func(w *walk) asked {
+		letter := w.dead()
+		w.ask("start-replay", asked{status: 404, body: map[string]any{"tenant": "absent"}})
+		w.ask("start-replay", asked{status: 422, body: map[string]any{"tenant": ""}})
+		return w.good("start-replay", asked{status: 202, body: map[string]any{"tenant": letter.str("tenant"), "subscriber": letter.str("subscriber")}})
+	},
+	"list-replays": func(w *walk) asked {
+		w.ask("list-replays", asked{status: 404, query: "tenant=absent"})
+		return w.good("list-replays", asked{status: 200, query: "tenant=" + w.replay()["tenant"]})
+	},
+	"get-replay":    func(w *walk) asked { return w.good("get-replay", asked{status: 200, path: w.replay()}) },
+	"cancel-replay": func(w *walk) asked { return w.good("cancel-replay", asked{status: 200, path: w.replay()}) },
+
 	"list-protocols": func(w *walk) asked {
 		w.delivered()
 		return w.good("list-protocols", asked{status: 200})
@@ -256,6 +269,7 @@ var refusals = map[string][]struct {
 	"list-events":  {{field: "cursor", query: "cursor=none-such"}},
 	"group-dead":   {{field: "reason", query: "reason=none-such"}},
 	"replay-dead":  {{field: "cursor", body: map[string]any{"cursor": "none-such"}}},
+	"start-replay": {{field: "reason", body: map[string]any{"reason": "none-such"}}, {field: "per_second", body: map[string]any{"per_second": 100_001}}},
 	"purge-dead":   {{field: "topic", body: map[string]any{"topic": "a..b"}}},
 	"store-backup": {{field: "directory", body: map[string]any{"directory": "relative"}}},
 }
@@ -330,6 +344,14 @@ func (w *walk) delivered() answer {
 	return w.delivery(w.takes.URL("", "/in"), "delivered")
 }
 func (w *walk) dead() answer { w.t.Helper(); return w.delivery(w.rejects.URL("", "/in"), "dead") }
+
+// replay makes one of a single dead letter.
+func (w *walk) replay() map[string]string {
+	w.t.Helper()
+	tenant := w.dead().str("tenant")
+	made := w.ask("start-replay", asked{status: 202, body: map[string]any{"tenant": tenant, "subscriber": "s", "signature": "rejected: status 400"}})
+	return map[string]string{"tenant": tenant, "id": made.str("id")}
+}
 
 func (w *walk) event(delivery answer) map[string]string {
 	return map[string]string{"tenant": delivery.str("tenant"), "id": delivery.str("event_id")}

@@ -172,6 +172,7 @@ var unseen = map[string]string{
 	"* 408":             "it takes longer than a test may",
 	"publish-event 400": "the body breaks off: no request of httptest does",
 	"create-token 409":  "it takes ten thousand tokens",
+	"start-replay 409":  "it takes a hundred replays that do not end",
 }
 
 // complete reports what the document promises and no request was answered with,

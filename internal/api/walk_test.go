@@ -103,7 +103,6 @@ func startWalk(t *testing.T) *walk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.server.Close)
 	if w.ca, err = testnet.NewCA(); err != nil {
 		t.Fatal(err)
 	}

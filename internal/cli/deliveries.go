@@ -60,6 +60,19 @@ func (f *filters) values(now time.Time) (url.Values, error) {
 	return out, nil
 }
 
+// body is the same as an object.
+func (f *filters) body(now time.Time) (object, error) {
+	query, err := f.values(now)
+	if err != nil {
+		return nil, err
+	}
+	in := object{}
+	for name := range query {
+		in[name] = query.Get(name)
+	}
+	return in, nil
+}
+
 // instant reads an RFC 3339 time or an age.
 func instant(flag, s string, now time.Time) (string, error) {
 	if s == "" {
@@ -199,9 +212,7 @@ func (a *app) dlq() *cobra.Command {
 	}
 	f.bind(list, false)
 	p.bind(list)
-	return group("dlq", "Dead letters: list, group, replay, purge", list, a.dlqGroups(),
-		a.dlqAct("replay", "Replay the dead letters that match", "replayed"),
-		a.dlqAct("purge", "Remove the dead letters that match, payloads included", "purged"))
+	return group("dlq", "Dead letters: list, group, replay, purge", list, a.dlqGroups(), a.dlqReplay(), a.dlqPurge())
 }
 
 // deadColumns tell a dead letter without its payload.
@@ -245,43 +256,22 @@ func (a *app) dlqGroups() *cobra.Command {
 	return c
 }
 
-func (a *app) dlqAct(verb, short, count string) *cobra.Command {
+func (a *app) dlqPurge() *cobra.Command {
 	var f filters
-	var perSecond float64
-	var limit int
-	var cursor string
 	c := &cobra.Command{
-		Use: verb, Short: short, Args: noArgs,
+		Use: "purge", Short: "Remove the dead letters that match, payloads included", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			query, err := f.values(time.Now())
+			in, err := f.body(time.Now())
 			if err != nil {
 				return err
 			}
-			in := object{}
-			for name := range query {
-				in[name] = query.Get(name)
-			}
-			if perSecond > 0 {
-				in["per_second"] = perSecond
-			}
-			if limit > 0 {
-				in["limit"] = limit
-			}
-			if cursor != "" {
-				in["cursor"] = cursor
-			}
 			var out object
-			if err := a.client.do(c.Context(), http.MethodPost, "/v1/dlq/"+verb, nil, in, &out); err != nil {
+			if err := a.client.do(c.Context(), http.MethodPost, "/v1/dlq/purge", nil, in, &out); err != nil {
 				return err
 			}
-			return a.show(out, count, "next_cursor")
+			return a.show(out, "purged")
 		},
 	}
 	f.bind(c, false)
-	if verb == "replay" {
-		c.Flags().Float64Var(&perSecond, "per-second", 0, "at most this many a second (default no limit)")
-		c.Flags().IntVar(&limit, "limit", 0, "stop after this many, and print where to go on (default 100000)")
-		c.Flags().StringVar(&cursor, "cursor", "", "go on: next_cursor of a replay that its limit stopped")
-	}
 	return c
 }

@@ -178,7 +178,6 @@ func (n *node) stop(ctx context.Context) error {
 
 // endDashboard stops what it does in the background.
 func (n *node) endDashboard() {
-	n.api.Close()
 	if n.history != nil {
 		n.history.Stop()
 	}

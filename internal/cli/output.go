@@ -54,6 +54,12 @@ func (o object) str(name string) string {
 	}
 }
 
+// num returns a field as a whole number, 0 if it is absent or none.
+func (o object) num(name string) int {
+	v, _ := o[name].(float64)
+	return int(v)
+}
+
 // column is one column of a table.
 type column struct {
 	title string

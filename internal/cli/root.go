@@ -88,7 +88,7 @@ every subscriber that wants it.`,
 }
 
 func (a *app) talkCommands() []*cobra.Command {
-	return []*cobra.Command{a.tenants(), a.subscribers(), a.sources(), a.events(), a.deliveries(), a.dlq(), a.protocols(), a.store(), a.tokens()}
+	return []*cobra.Command{a.tenants(), a.subscribers(), a.sources(), a.events(), a.deliveries(), a.dlq(), a.replays(), a.protocols(), a.store(), a.tokens()}
 }
 
 func (a *app) toolCommands() []*cobra.Command {

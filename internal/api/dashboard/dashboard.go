@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"html/template"
 	"log/slog"
@@ -38,7 +37,6 @@ type Dashboard struct {
 	logger   *slog.Logger
 	sessions *sessions
 	attempts *attempts
-	jobs     *jobs
 	live     liveCache
 	pages    map[string]*template.Template
 	assets   *assets
@@ -61,13 +59,9 @@ func New(node Node, config Config) (*Dashboard, error) {
 	if d.pages, err = d.parsePages(); err != nil {
 		return nil, err
 	}
-	d.jobs = newJobs()
 	d.handler = d.routes()
 	return d, nil
 }
-
-// Close ends the replays that are under way; what they replayed stays replayed.
-func (d *Dashboard) Close() { d.jobs.close() }
 
 // ServeHTTP implements http.Handler.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
@@ -185,9 +179,4 @@ func (d *Dashboard) mayWrite(next handler) handler {
 		}
 		next(w, r, v)
 	}
-}
-
-// background is the context of work that outlives its request.
-func background() (context.Context, context.CancelFunc) {
-	return context.WithCancel(context.Background())
 }

@@ -32,7 +32,9 @@ const markup = `"><img src=x onerror="alert(1)"><script>alert(2)</script>'`
 type fakeNode struct {
 	Node
 	changed []string
-	replay  func(ctx context.Context, in engine.ReplayInput) (engine.ReplayResult, error)
+	jobs    []engine.ReplayJob
+	paces   []float64
+	full    bool
 }
 
 func (f *fakeNode) Version() string                          { return "1.0.0" }
@@ -106,9 +108,45 @@ func (f *fakeNode) DeadGroups(context.Context, engine.DeliveryFilter) (engine.De
 	}}}, nil
 }
 
-func (f *fakeNode) ReplayDead(ctx context.Context, _ engine.DeliveryFilter, in engine.ReplayInput) (engine.ReplayResult, error) {
+func (f *fakeNode) StartReplay(_ context.Context, filter engine.DeliveryFilter, perSecond float64) (engine.ReplayJob, error) {
 	f.changed = append(f.changed, "replay")
-	return f.replay(ctx, in)
+	if f.full {
+		return engine.ReplayJob{}, &engine.ConflictError{Field: "replays", Rule: "at most 100", Hint: "wait"}
+	}
+	f.paces = append(f.paces, perSecond)
+	f.jobs = append(f.jobs, engine.ReplayJob{ID: "job", Filter: filter, State: engine.ReplayPending, CreatedAt: time.Now()})
+	return f.jobs[len(f.jobs)-1], nil
+}
+
+// GetReplay knows one job in each state, named after it.
+func (f *fakeNode) GetReplay(_ context.Context, id string) (engine.ReplayJob, error) {
+	job := engine.ReplayJob{
+		ID: markup, State: engine.ReplayState(id), Replayed: 30, PassedOver: 20, Total: 100, Counted: true, CreatedAt: time.Now(), EndedAt: time.Now(),
+		Filter: engine.DeliveryFilter{Tenant: markup, Subscriber: markup, Signature: markup},
+	}
+	switch job.State {
+	case engine.ReplayPending:
+		job.Counted, job.Replayed, job.PassedOver, job.Total = false, 0, 0, 0
+	case engine.ReplayFailed:
+		job.Why = markup
+	case engine.ReplayRunning, engine.ReplayDone, engine.ReplayCanceled:
+	default:
+		return job, engine.ErrNotFound
+	}
+	return job, nil
+}
+
+func (f *fakeNode) ListReplays(ctx context.Context, _ string, _ engine.Page) (jobs []engine.ReplayJob, next string, err error) {
+	for _, state := range []string{"pending", "running", "done", "canceled", "failed"} {
+		job, _ := f.GetReplay(ctx, state)
+		jobs = append(jobs, job)
+	}
+	return jobs, "", nil
+}
+
+func (f *fakeNode) CancelReplay(_ context.Context, id string) (engine.ReplayJob, error) {
+	f.changed = append(f.changed, "cancel "+id)
+	return engine.ReplayJob{ID: id, State: engine.ReplayCanceled}, nil
 }
 
 func (f *fakeNode) Protocols(context.Context, engine.Page) ([]engine.ProtocolRow, string, error) {
@@ -140,7 +178,6 @@ func newRig(t *testing.T, readOnly bool) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.Close)
 	r.Dashboard = d
 	return r
 }
@@ -176,7 +213,8 @@ func text(resp *http.Response) string {
 
 var pagePaths = []string{
 	"/ui/", "/ui/live", "/ui/tenants", "/ui/tenants/t", "/ui/tenants/t/subscribers/s", "/ui/deliveries", "/ui/deliveries/d",
-	"/ui/dlq", "/ui/dlq/replay?tenant=t", "/ui/protocols", "/ui/sources", "/ui/nowhere",
+	"/ui/dlq", "/ui/dlq/replay?tenant=t", "/ui/dlq/replays/pending", "/ui/dlq/replays/running", "/ui/dlq/replays/done",
+	"/ui/dlq/replays/canceled", "/ui/dlq/replays/failed", "/ui/protocols", "/ui/sources", "/ui/nowhere",
 }
 
 func TestNothingIsShownWithoutASession(t *testing.T) {
@@ -383,33 +421,53 @@ func TestARotatedSecretIsShownByOneAnswer(t *testing.T) {
 	}
 }
 
-func TestReplaysAreBoundedGoOnAndCanBeStopped(t *testing.T) {
+func TestAReplayIsMadeShownInEveryStateAndStopped(t *testing.T) {
 	r := newRig(t, false)
 	cookie := r.signIn("admin")
-	r.node.replay = func(ctx context.Context, in engine.ReplayInput) (engine.ReplayResult, error) {
-		in.Progress(1)
-		<-ctx.Done()
-		return engine.ReplayResult{Replayed: 1}, ctx.Err()
+	resp := r.do("POST", "/ui/dlq/replay", cookie, url.Values{"tenant": {"t"}, "signature": {"s"}, "per_second": {"2.5"}})
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/ui/dlq/replays/job" {
+		t.Fatalf("start: %d, %q", resp.StatusCode, resp.Header.Get("Location"))
 	}
-	for range maxRunning {
-		if resp := r.do("POST", "/ui/dlq/replay", cookie, url.Values{"tenant": {"t"}}); resp.StatusCode != http.StatusSeeOther {
-			t.Fatalf("start: %d", resp.StatusCode)
+	if got := r.node.jobs[0].Filter; got.Tenant != "t" || got.Signature != "s" || r.node.paces[0] != 2.5 {
+		t.Errorf("it started %+v at %v a second", got, r.node.paces)
+	}
+	for state, c := range map[string]struct {
+		says   string
+		goesOn bool
+		width  string
+		counts bool
+	}{
+		"pending":  {says: "Waits for its turn", goesOn: true, width: `width="0.0"`},
+		"running":  {says: "Under way", goesOn: true, width: `width="50.0"`, counts: true},
+		"done":     {says: "Done in", width: `width="100.0"`, counts: true},
+		"canceled": {says: "Stopped after", width: `width="50.0"`, counts: true},
+		"failed":   {says: "Failed after", width: `width="50.0"`, counts: true},
+	} {
+		page := text(r.do("GET", "/ui/dlq/replays/"+state, cookie, nil, "Hx-Request", "true"))
+		if !strings.Contains(page, c.says) || !strings.Contains(page, c.width) || strings.Contains(page, "of 100 replayed") != c.counts {
+			t.Errorf("%s: %s", state, page)
+		}
+		if strings.Contains(page, "hx-get") != c.goesOn || strings.Contains(page, ">Stop<") != c.goesOn {
+			t.Errorf("%s: it asks again, or offers a stop, where it should not: %s", state, page)
 		}
 	}
-	if resp := r.do("POST", "/ui/dlq/replay", cookie, url.Values{"tenant": {"t"}}); resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("one too many: %d", resp.StatusCode)
-	}
-	if resp := r.do("POST", "/ui/dlq/replays/1/stop", cookie, nil); resp.StatusCode != http.StatusSeeOther {
+	if resp := r.do("POST", "/ui/dlq/replays/running/stop", cookie, nil); resp.StatusCode != http.StatusSeeOther {
 		t.Errorf("stop: %d", resp.StatusCode)
 	}
-	r.jobs.close()
-	if page := text(r.do("GET", "/ui/dlq/replays/1", cookie, nil)); !strings.Contains(page, "stopped before its end") {
-		t.Errorf("a stopped replay does not say so")
+	if got := r.node.changed[len(r.node.changed)-1]; got != "cancel running" {
+		t.Errorf("the node was asked to %s", got)
+	}
+	if resp := r.do("GET", "/ui/dlq/replays/never", cookie, nil); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("one that never was: %d", resp.StatusCode)
 	}
 	for name, form := range map[string]url.Values{"no tenant": {}, "a pace that is none": {"tenant": {"t"}, "per_second": {"NaN"}}} {
 		if resp := r.do("POST", "/ui/dlq/replay", cookie, form); resp.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d", name, resp.StatusCode)
 		}
+	}
+	r.node.full = true
+	if resp := r.do("POST", "/ui/dlq/replay", cookie, url.Values{"tenant": {"t"}}); resp.StatusCode != http.StatusConflict {
+		t.Errorf("one too many: %d", resp.StatusCode)
 	}
 }
 

@@ -56,8 +56,14 @@ func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request, v *visit
 		d.fail(w, r, v, err)
 		return
 	}
-	p := deadPage{
-		page: d.newPage(v, "dlq", "Dead letters"), Filter: form, Tenants: names, Seen: groups.Seen, More: groups.More, Jobs: d.jobs.list(),
+	jobs, _, err := d.node.ListReplays(r.Context(), "", engine.Page{Limit: maxJobs})
+	if err != nil {
+		d.fail(w, r, v, err)
+		return
+	}
+	p := deadPage{page: d.newPage(v, "dlq", "Dead letters"), Filter: form, Tenants: names, Seen: groups.Seen, More: groups.More}
+	for _, j := range jobs {
+		p.Jobs = append(p.Jobs, newJobView(j))
 	}
 	for _, g := range groups.Groups {
 		p.Groups = append(p.Groups, newGroupRow(g))
@@ -114,23 +120,13 @@ func (d *Dashboard) startReplay(w http.ResponseWriter, r *http.Request, v *visit
 		d.fail(w, r, v, err)
 		return
 	}
-	groups, err := d.node.DeadGroups(r.Context(), filter)
+	job, err := d.node.StartReplay(r.Context(), filter, pace)
 	if err != nil {
 		d.fail(w, r, v, err)
 		return
 	}
-	total := 0
-	for _, g := range groups.Groups {
-		total += g.Count
-	}
-	job, ok := d.jobs.start(d.node, filter, pace, total)
-	if !ok {
-		d.refuse(w, r, v, http.StatusTooManyRequests, "Too many replays are under way",
-			"Wait until one has ended, or stop one. They are listed with the dead letters.")
-		return
-	}
-	d.logger.Info("dashboard_action", "action", "replay_dead", "tenant", filter.Tenant, "subscriber", filter.Subscriber, "dead_letters", total)
-	http.Redirect(w, r, link("dlq", "replays", strconv.Itoa(job)), http.StatusSeeOther)
+	d.logger.Info("dashboard_action", "action", "replay_dead", "replay", job.ID, "tenant", filter.Tenant, "subscriber", filter.Subscriber)
+	http.Redirect(w, r, link("dlq", "replays", job.ID), http.StatusSeeOther)
 }
 
 func readPace(text string) (float64, error) {
@@ -152,16 +148,16 @@ type jobPage struct {
 }
 
 func (d *Dashboard) replayJob(w http.ResponseWriter, r *http.Request, v *visitor) {
-	job, ok := d.jobs.get(r.PathValue("job"))
-	if !ok {
-		d.refuse(w, r, v, http.StatusNotFound, "No such replay", "Replays are remembered until the node stops, the last few of them.")
+	job, err := d.node.GetReplay(r.Context(), r.PathValue("job"))
+	if err != nil {
+		d.fail(w, r, v, err)
 		return
 	}
 	name := "job.html"
 	if r.Header.Get("Hx-Request") != "" {
 		name = "job.html#progress"
 	}
-	p := jobPage{page: page{Visitor: v}, Job: job}
+	p := jobPage{page: page{Visitor: v}, Job: newJobView(job)}
 	if name == "job.html" {
 		p.page = d.newPage(v, "dlq", "Replay")
 	}
@@ -169,9 +165,11 @@ func (d *Dashboard) replayJob(w http.ResponseWriter, r *http.Request, v *visitor
 }
 
 func (d *Dashboard) stopReplay(w http.ResponseWriter, r *http.Request, v *visitor) {
-	if !d.jobs.stop(r.PathValue("job")) {
-		d.refuse(w, r, v, http.StatusNotFound, "No such replay", "It has ended, or never was.")
+	job, err := d.node.CancelReplay(r.Context(), r.PathValue("job"))
+	if err != nil {
+		d.fail(w, r, v, err)
 		return
 	}
-	http.Redirect(w, r, link("dlq", "replays", r.PathValue("job")), http.StatusSeeOther)
+	d.logger.Info("dashboard_action", "action", "cancel_replay", "replay", job.ID, "tenant", job.Filter.Tenant)
+	http.Redirect(w, r, link("dlq", "replays", job.ID), http.StatusSeeOther)
 }

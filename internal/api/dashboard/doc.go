@@ -14,7 +14,7 @@
 // one page, the answer to the rotation that made it. URLs, topics, error texts
 // and header values come from strangers and are escaped wherever they appear.
 //
-// It is bounded: sessions, logins a minute, replays under way, rows on a page and
+// It is bounded: sessions, logins a minute, rows on a page and
 // dead letters looked at for one page all have a limit. The live figures are read
 // from counters, at most once a second however many look.
 //

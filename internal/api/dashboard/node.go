@@ -15,6 +15,7 @@ type Node interface {
 	Figures
 	Endpoints
 	Deliveries
+	Replays
 	Protocols
 }
 
@@ -45,8 +46,15 @@ type Deliveries interface {
 	GetDelivery(ctx context.Context, id string) (engine.DeliveryInfo, []delivery.TimelineEntry, error)
 	ListDeliveries(ctx context.Context, f engine.DeliveryFilter, page engine.Page) ([]engine.DeliveryInfo, string, error)
 	ReplayDelivery(ctx context.Context, id string, force bool) (engine.DeliveryInfo, error)
-	ReplayDead(ctx context.Context, f engine.DeliveryFilter, in engine.ReplayInput) (engine.ReplayResult, error)
 	DeadGroups(ctx context.Context, f engine.DeliveryFilter) (engine.DeadGroups, error)
+}
+
+// Replays are bulk replays, which go on without the dashboard.
+type Replays interface {
+	StartReplay(ctx context.Context, f engine.DeliveryFilter, perSecond float64) (engine.ReplayJob, error)
+	GetReplay(ctx context.Context, id string) (engine.ReplayJob, error)
+	ListReplays(ctx context.Context, tenant string, page engine.Page) ([]engine.ReplayJob, string, error)
+	CancelReplay(ctx context.Context, id string) (engine.ReplayJob, error)
 }
 
 // Protocols is the protocol memory.
