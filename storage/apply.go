@@ -179,8 +179,11 @@ func (f *fold) target(b *pebble.Batch, pos delivery.Position, x *delivery.Publis
 	if err := f.putRow(b, p, &row); err != nil {
 		return err
 	}
+	// Set, since an event's key is new: a timeline that has its beginning costs a
+	// flush nothing, and what is merged into it later makes one value at once.
 	f.val = appendReceived(f.val[:0], t.Leased, x.Lease)
-	return f.timeline(b, p, t.Subscriber, x.Event.Key)
+	f.key = appendTimeRow(f.key[:0], p, t.Subscriber, x.Event.Key)
+	return b.Set(f.key, f.val, nil)
 }
 
 // timeline appends f.val to a delivery's timeline.

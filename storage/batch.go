@@ -70,7 +70,9 @@ func (c *committer) open() {
 	if b == nil {
 		b = &building{c: c, touched: map[DeliveryRef]struct{}{}}
 	}
-	b.b = c.db.NewBatch()
+	if b.b == nil {
+		b.b = c.db.NewBatch()
+	}
 	c.batch, c.elapsed = b, false
 	if err := c.sweeps.run(c.db, b.b, c.meta.next); err != nil {
 		c.kv.fail(fmt.Errorf("sweep consumed rows: %w", err))
@@ -110,7 +112,6 @@ func (c *committer) add(j job) {
 // drop gives up a batch that nothing was added to.
 func (c *committer) drop(b *building) {
 	if len(b.jobs) == 0 && b.b.Empty() {
-		_ = b.b.Close()
 		c.recycle(b)
 		c.batch = nil
 	}

@@ -267,13 +267,20 @@ func (c *committer) finish(b *building, err error) {
 			j.done(err)
 		}
 	}
-	_ = b.b.Close() // frees memory, nothing else
 	c.recycle(b)
 }
 
+// recycle keeps a finished batch's memory for another one. What may still be in
+// Pebble's hands is left to the garbage collector.
 func (c *committer) recycle(b *building) {
 	clear(b.jobs)
 	clear(b.touched)
-	*b = building{c: c, jobs: b.jobs[:0], touched: b.touched}
+	kept := b.b
+	if c.kv.failure.Load() != nil {
+		kept = nil
+	} else {
+		kept.Reset()
+	}
+	*b = building{c: c, b: kept, jobs: b.jobs[:0], touched: b.touched}
 	c.spare = b
 }

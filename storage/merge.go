@@ -30,32 +30,46 @@ func newMerge(key, value []byte) (pebble.ValueMerger, error) {
 			return m, m.MergeNewer(value)
 		}
 	}
-	return &appendMerge{parts: [][]byte{slices.Clone(value)}}, nil
+	return newAppendMerge(value), nil
 }
 
 // appendMerge concatenates, oldest first. Of a long timeline it keeps both ends;
-// see shortenTimeline.
+// see shortenTimeline. Operands come from either side, mostly one or two, and from
+// the newest on.
 type appendMerge struct {
-	parts    [][]byte
-	backward bool // parts are newest first
+	buf  []byte
+	from int // what is in use begins here; before it there is room for what is older
+}
+
+// appendRoom is room for the beginning of a usual timeline.
+const appendRoom = 48
+
+func newAppendMerge(value []byte) *appendMerge {
+	m := &appendMerge{buf: make([]byte, appendRoom+len(value)), from: appendRoom}
+	copy(m.buf[m.from:], value)
+	return m
 }
 
 func (m *appendMerge) MergeNewer(value []byte) error {
-	m.parts = append(m.parts, slices.Clone(value))
+	m.buf = append(m.buf, value...)
 	return nil
 }
 
 func (m *appendMerge) MergeOlder(value []byte) error {
-	m.backward = true
-	m.parts = append(m.parts, slices.Clone(value))
+	if len(value) > m.from {
+		used := m.buf[m.from:]
+		room := len(value) + len(used) // twice what there will be: few copies, however many operands
+		buf := make([]byte, room+len(value)+len(used))
+		copy(buf[room+len(value):], used)
+		m.buf, m.from = buf, room+len(value)
+	}
+	m.from -= len(value)
+	copy(m.buf[m.from:], value)
 	return nil
 }
 
 func (m *appendMerge) Finish(includesBase bool) ([]byte, io.Closer, error) {
-	if m.backward {
-		slices.Reverse(m.parts)
-	}
-	v := slices.Concat(m.parts...)
+	v := m.buf[m.from:]
 	if includesBase {
 		v = shortenTimeline(v)
 	}
