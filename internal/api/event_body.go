@@ -32,9 +32,17 @@ var (
 	errTwoObjects = errors.New("there is something after the JSON object")
 )
 
-// decodeEvent reads one event. Unknown fields are errors: a misspelt
-// "ordering_key" must not silently lose the order.
+// decodeEvent reads one event; body must not be used any more. Unknown fields are
+// errors: a misspelt "ordering_key" must not silently lose the order.
 func decodeEvent(body []byte) (engine.EventInput, error) {
+	if in, ok := scanEvent(body); ok {
+		return in, nil
+	}
+	return parseEvent(body)
+}
+
+// parseEvent reads any event, and says what is wrong with it.
+func parseEvent(body []byte) (engine.EventInput, error) {
 	var b EventBody
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
