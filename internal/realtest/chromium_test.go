@@ -187,14 +187,22 @@ func typed(selector, keys string) chromedp.Action[chromedp.Void] {
 	return chromedp.SendKeys(chromedp.CSS(selector), keys)
 }
 
-// picture keeps a screenshot of the whole page among the test's artifacts.
+// picture keeps a screenshot of the whole page in DISPATCHER_ARTIFACTS, where
+// scripts/test-real says that it is; without it, among the test's artifacts.
 func (b *browser) picture(name string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
+	dir := b.t.ArtifactDir()
+	if kept := os.Getenv("DISPATCHER_ARTIFACTS"); kept != "" {
+		dir = filepath.Join(kept, "dashboard")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -54,4 +54,11 @@
       });
     });
   });
+
+  // On a phone the navigation is a strip: show where we are in it.
+  var here = document.querySelector(".side nav [aria-current]");
+  if (here) {
+    var strip = here.closest("nav");
+    strip.scrollLeft = here.offsetLeft - (strip.clientWidth - here.offsetWidth) / 2;
+  }
 })();
