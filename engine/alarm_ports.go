@@ -43,7 +43,7 @@ func (e *Engine) alarmPorts() alarmPorts {
 
 // operator returns the tenant that hears of the node, 0 = none.
 func (e *Engine) operator() delivery.TenantNum {
-	id := e.config.Operations.Tenant
+	id := *e.operatorID.Load()
 	if id == "" {
 		return 0
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/ingress"
@@ -44,6 +45,9 @@ type Engine struct {
 	census  *census
 	replays *replays
 
+	defaults   atomic.Pointer[Defaults]
+	operatorID atomic.Pointer[string] // see [Operations]
+
 	sources sync.Mutex // one change of a source and its origin at a time
 	own     ownListeners
 
@@ -69,6 +73,8 @@ func New(config Config) (*Engine, error) {
 		return nil, fmt.Errorf("engine config: %w", err)
 	}
 	e := &Engine{config: config, logger: config.Logger}
+	e.SetDefaults(Defaults{config.DefaultConcurrency, config.DefaultTimeout, config.DefaultMaxShare})
+	e.operatorID.Store(&config.Operations.Tenant)
 	if err := e.assemble(); err != nil {
 		return nil, errors.Join(err, e.Stop(context.Background()))
 	}

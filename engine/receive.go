@@ -90,7 +90,7 @@ func (in *intake) tenant(id string) (*delivery.Tenant, error) {
 	if !in.remote || !errors.Is(err, delivery.ErrNoTenant) {
 		return t, err
 	}
-	made := delivery.Tenant{ID: id, Weight: 1, MaxShare: e.config.DefaultMaxShare}
+	made := delivery.Tenant{ID: id, Weight: 1, MaxShare: e.defaults.Load().MaxShare}
 	if t, err = e.registry.PutTenant(made, storage.MustNotExist); errors.Is(err, storage.ErrExists) {
 		return e.registry.GetTenant(id) // another event was first
 	}

@@ -64,8 +64,8 @@ func (e *Engine) CreateSubscriber(_ context.Context, tenant string, in Subscribe
 // newSubscriber returns a subscriber with every default filled in.
 func (e *Engine) newSubscriber(tenant delivery.TenantNum) *delivery.Subscriber {
 	return &delivery.Subscriber{
-		Tenant: tenant, ID: newSubscriberID(), Topics: []string{"*"}, Concurrency: e.config.DefaultConcurrency,
-		Timeout: e.config.DefaultTimeout, DisableAfter: delivery.DefaultDisableAfter, Priority: delivery.PriorityNormal,
+		Tenant: tenant, ID: newSubscriberID(), Topics: []string{"*"}, Concurrency: e.defaults.Load().Concurrency,
+		Timeout: e.defaults.Load().Timeout, DisableAfter: delivery.DefaultDisableAfter, Priority: delivery.PriorityNormal,
 	}
 }
 

@@ -28,7 +28,7 @@ func (e *Engine) PutTenant(_ context.Context, id string, in TenantInput) (*deliv
 	f.within("weight", in.Weight, maxWeight)
 	f.within("max_in_flight", in.MaxShare, maxInFlight)
 	f.within("reserved_in_flight", in.Reserved, maxInFlight)
-	t := delivery.Tenant{ID: id, Name: in.Name, Weight: max(in.Weight, 1), MaxShare: cmp.Or(in.MaxShare, e.config.DefaultMaxShare), Reserved: in.Reserved}
+	t := delivery.Tenant{ID: id, Name: in.Name, Weight: max(in.Weight, 1), MaxShare: cmp.Or(in.MaxShare, e.defaults.Load().MaxShare), Reserved: in.Reserved}
 	if in.RateLimit != nil {
 		f.rate("rate_limit", *in.RateLimit)
 		t.RateLimit = *in.RateLimit

@@ -32,7 +32,7 @@ func (x *exchange) checkQuota() verdict {
 		limit delivery.RateLimit
 	}{
 		{QuotaKey{x.tenant, x.name}, x.source.RateLimit.limit()},
-		{QuotaKey{Tenant: x.tenant}, x.in.cfg.TenantQuota.limit()},
+		{QuotaKey{Tenant: x.tenant}, x.in.tenantQuota.Load().limit()},
 	}
 	var wait time.Duration
 	for _, l := range limits {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/signing"
@@ -31,7 +32,7 @@ type ControlPlaneConfig struct {
 // it decides how often it is asked.
 type ControlPlane struct {
 	base   *url.URL
-	token  signing.Secret
+	token  atomic.Pointer[signing.Secret]
 	client *http.Client
 }
 
@@ -41,7 +42,8 @@ func NewControlPlane(cfg ControlPlaneConfig) (*ControlPlane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	c := &ControlPlane{base: base, token: cfg.Token, client: cfg.Client}
+	c := &ControlPlane{base: base, client: cfg.Client}
+	c.token.Store(&cfg.Token)
 	if c.client == nil {
 		c.client = &http.Client{
 			Transport: &http.Transport{
@@ -91,7 +93,7 @@ func (c *ControlPlane) Source(ctx context.Context, tenant, source string) (*Sour
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", hideURL(err))
 	}
-	req.Header.Set("Authorization", "Bearer "+c.token.Reveal())
+	req.Header.Set("Authorization", "Bearer "+c.token.Load().Reveal())
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.client.Do(req)
 	if err != nil {

@@ -34,6 +34,8 @@ type Ingress struct {
 	quota    Quota
 	plane    *ControlPlane // nil = the node's own sources
 
+	tenantQuota atomic.Pointer[RateLimit] // nil = none
+
 	cache    *sourceCache
 	failures *failures
 	bodies   budget        // being received
@@ -63,6 +65,7 @@ func New(cfg Config, ports Ports) (*Ingress, error) {
 		enqueuer: ports.Enqueuer, spool: ports.Spool, quota: ports.Quota,
 		decoders: make(chan struct{}, max(0, cfg.Decoders)), senders: newClientCounts(cfg.MaxBodiesPerClient, nil),
 	}
+	in.tenantQuota.Store(cfg.TenantQuota)
 	in.bodies.max, in.memory.max, in.disk.max = cfg.MaxBodies, cfg.MaxMemory, cfg.MaxSpool
 	if in.quota == nil {
 		in.quota = NewLocalQuota()

@@ -208,7 +208,8 @@ func (a *actor) openBreakerLocked() {
 		return
 	}
 	wall, now := a.s.time.read()
-	most := a.s.cfg.Breaker.OpenMax + a.s.cfg.Breaker.OpenMax/10
+	most := a.s.breaker.Load().OpenMax
+	most += most / 10
 	a.Breaker = delivery.BreakerOpen
 	a.openAt = now.add(min(max(0, a.OpenUntil.Sub(wall)), most))
 	a.allowance = 1

@@ -209,7 +209,7 @@ func (a *actor) healthLocked(it *item, c conclusion, b *batch) delivery.Reason {
 // subscriber's health.
 func (a *actor) beatLocked(sig signal, probe bool, topic string, b *batch) {
 	from, now := a.Breaker, b.attempt.EndedAt
-	step := a.beat(sig, probe, a.s.cfg.Breaker, now, a.s.cfg.Rand())
+	step := a.beat(sig, probe, *a.s.breaker.Load(), now, a.s.cfg.Rand())
 	a.pulse = step.pulse
 	if sig == signalSuccess && a.allowance < 1<<30 {
 		a.allowance++

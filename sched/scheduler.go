@@ -27,6 +27,8 @@ type Scheduler struct {
 	obs    *Observer
 	log    *slog.Logger
 
+	breaker atomic.Pointer[BreakerPolicy]
+
 	time     *timepiece
 	clock    *retryClock
 	dispatch *dispatcher
@@ -69,6 +71,7 @@ func New(queue Queue, dir Directory, sender Sender, cfg Config) (*Scheduler, err
 		cfg: cfg, queue: queue, dir: dir, sender: sender, log: cfg.Logger,
 		actors: newRegistry(), payloads: budget{most: cfg.PayloadBytes}, epoch: queue.Lease().Epoch, lineLimit: lineLimit,
 	}
+	s.breaker.Store(&cfg.Breaker)
 	s.settled = make(chan struct{}, 1)
 	s.obs = &s.cfg.Observer
 	s.time = newTimepiece(s.clockStepped)

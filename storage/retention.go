@@ -35,7 +35,7 @@ func (s *Store) Retain(ctx context.Context) (RetainInfo, error) {
 		run  func() error
 	}{
 		{"events", func() (err error) { deleted, err = s.retainEvents(ctx, begin, &info); return err }},
-		{"dead letters", func() error { return s.retainDead(ctx, begin.Add(-s.cfg.Retention.Dead), &info) }},
+		{"dead letters", func() error { return s.retainDead(ctx, begin.Add(-s.keep.Load().Dead), &info) }},
 		{"spool files", func() error { return s.collectSpool(ctx, begin, &info) }},
 		{"compaction", func() error { return s.compact(ctx, deleted) }},
 	} {
@@ -51,8 +51,8 @@ func (s *Store) Retain(ctx context.Context) (RetainInfo, error) {
 // horizon is the first hour that is kept. It moves in steps, since every run
 // writes a range delete per partition.
 func (s *Store) horizon(now time.Time) hour {
-	step := max(1, hour(s.cfg.Retention.Events/(28*time.Hour)))
-	return hourOf(now.Add(-s.cfg.Retention.Events)) / step * step
+	step := max(1, hour(s.keep.Load().Events/(28*time.Hour)))
+	return hourOf(now.Add(-s.keep.Load().Events)) / step * step
 }
 
 // retainEvents deletes events, timelines, indexes and dedupe rows. Which ranges
@@ -78,7 +78,7 @@ func (s *Store) retainEvents(ctx context.Context, now time.Time, info *RetainInf
 				ranges[sp] = list
 			}
 		}
-		ids = f.ids(bucketOf(now.Add(-max(s.cfg.DedupeWindow, s.cfg.Retention.Events))))
+		ids = f.ids(bucketOf(now.Add(-max(s.cfg.DedupeWindow, s.keep.Load().Events))))
 		return errors.Join(f.it.Error(), ctx.Err())
 	})
 	if err != nil || len(ranges)+len(ids) == 0 {
@@ -374,6 +374,14 @@ func (s *Store) Start(ctx context.Context) error {
 		s.background.Go(func() { s.retainForever(ctx) })
 	}
 	return nil
+}
+
+// SetRetention has the next run of the retention task keep events and dead letters for
+// as long as r says; zero is the default. How often it runs stays.
+func (s *Store) SetRetention(r Retention) {
+	orDefault(&r.Events, 7*24*time.Hour)
+	orDefault(&r.Dead, 30*24*time.Hour)
+	s.keep.Store(&r)
 }
 
 func (s *Store) retainForever(ctx context.Context) {

@@ -28,6 +28,7 @@ type Store struct {
 	cfg   Config
 	fs    vfs.FS
 	hooks atomic.Pointer[Hooks]
+	keep  atomic.Pointer[Retention]
 	disk  disk
 	spool *spool
 
@@ -66,6 +67,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, fs: cfg.FS}
 	s.log, s.onFail = cfg.Logger, cfg.Observer.Failed
 	s.hooks.Store(&Hooks{})
+	s.keep.Store(&cfg.Retention)
 	if s.fs == nil {
 		s.fs = s.realFS()
 	}

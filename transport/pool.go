@@ -48,6 +48,8 @@ type dial struct {
 	protocol delivery.Protocol // asked for; ProtocolNone = any
 	span     int
 	since    uint64
+	// generation is the pool's when it began.
+	generation uint64
 }
 
 // dialOptions narrow a dial.
@@ -85,11 +87,13 @@ type pool struct {
 	closed   bool
 	buckets  map[bucketKey]*bucket
 	arrivals uint64
-	round    uint64 // of looking for a slot
-	tcp      idleList
-	http3    idleList
-	stats    Stats
-	emptied  chan struct{} // closed when the last link goes while closing
+	// generation counts how often everything was to be dialled again.
+	generation uint64
+	round      uint64 // of looking for a slot
+	tcp        idleList
+	http3      idleList
+	stats      Stats
+	emptied    chan struct{} // closed when the last link goes while closing
 }
 
 func newPool(cfg *Config, dialer dialFunc) *pool {

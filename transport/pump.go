@@ -170,7 +170,7 @@ func (p *pool) span(b *bucket, protocol delivery.Protocol) int {
 }
 
 func (p *pool) startDialLocked(b *bucket, opts dialOptions) {
-	d := &dial{protocol: opts.protocol, span: p.span(b, opts.protocol), since: p.arrivals}
+	d := &dial{protocol: opts.protocol, span: p.span(b, opts.protocol), since: p.arrivals, generation: p.generation}
 	b.dials = append(b.dials, d)
 	p.stats.Dialing++
 	key, ep, alt := b.key, b.ep, b.alt
@@ -205,8 +205,11 @@ func (p *pool) dialled(b *bucket, d *dial, l *link, err *delivery.SendError) {
 	p.stats.Dialing--
 	if err == nil {
 		p.addLocked(b, d, l)
+		if d.generation != p.generation { // judged by what does not hold any more
+			p.evictLocked(l, EvictDrained)
+		}
 		p.serveLocked(b)
-		if l.state == linkGone && l.uses == 0 {
+		if l.state == linkGone && l.uses == 0 && d.generation == p.generation {
 			// A peer that ends connections right after the handshake is not to
 			// be dialled in a circle until the deadline.
 			err = errDiedEarly(b.key.quic, l.wire.ended())

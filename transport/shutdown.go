@@ -40,6 +40,26 @@ func (p *pool) close(ctx context.Context) error {
 	return err
 }
 
+// renew has every connection end once it is idle; what is in flight may end. A dial
+// that is under way is made again.
+func (p *pool) renew() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.generation++
+	for _, b := range p.buckets {
+		for _, l := range slices.Backward(b.links) {
+			p.drainLocked(l, EvictDrained)
+			if l.inflight == 0 {
+				p.evictLocked(l, EvictDrained)
+			}
+		}
+		p.settleLocked(b)
+	}
+}
+
 func (p *pool) failWaitersLocked() {
 	for _, b := range p.buckets {
 		for _, w := range b.waiters {

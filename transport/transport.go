@@ -143,6 +143,10 @@ func (t *Transport) Stats() Stats {
 	return s
 }
 
+// Renew has nothing sent over the connections that are open: for when the rules have
+// changed by which they were dialled. What is in flight on them ends as it would.
+func (t *Transport) Renew() { t.pool.renew() }
+
 // Close ends everything: what is in flight may finish until ctx ends, then it is
 // interrupted. Every QUIC connection is closed with H3_NO_ERROR. When Close
 // returns, no goroutine, connection or socket of the transport is left. The

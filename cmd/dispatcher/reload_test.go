@@ -37,8 +37,8 @@ func TestReloadTakesOverWhatItCanAndKeepsTheOldOneWhenTheNewIsWrong(t *testing.T
 		return status == http.StatusOK
 	}
 	made := node.token
-	write("api_token: another-token-0123456789abcdef\nlog: {level: debug}\nlimits: {in_flight: 77}\n")
-	hangup(`needs_restart=[limits.in_flight]`)
+	write("api_token: another-token-0123456789abcdef\nlog: {level: debug}\nstorage: {cache: 64MiB}\n")
+	hangup(`needs_restart=[storage.cache]`)
 	if !strings.Contains(node.logged(), "changed=\"[api_token log.level]\"") {
 		t.Errorf("what changed is not said: %s", node.logged())
 	}

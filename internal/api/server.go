@@ -86,6 +86,9 @@ func New(node Node, config Config) (*Server, error) {
 	return s, private.err()
 }
 
+// SetDashboardReadOnly changes whether the dashboard may change anything.
+func (s *Server) SetDashboardReadOnly(readOnly bool) { s.dashboard.SetReadOnly(readOnly) }
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 

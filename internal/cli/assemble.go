@@ -119,13 +119,19 @@ func ingressConfig(c *config.Config) *ingress.Config {
 		Failures: ingress.FailureConfig{PerSecond: i.FailuresPerSecond, Burst: i.FailuresBurst},
 		Cache:    ingress.CacheConfig{TTL: i.SourceCache}, RetryAfter: i.RetryAfter,
 	}
-	if i.TenantPerSecond > 0 {
-		out.TenantQuota = &ingress.RateLimit{PerSecond: i.TenantPerSecond, Burst: i.TenantBurst}
-	}
+	out.TenantQuota = tenantQuota(c)
 	if i.ControlPlaneURL != "" {
 		out.ControlPlane = &ingress.ControlPlaneConfig{URL: i.ControlPlaneURL, Token: signing.NewSecret(i.ControlPlaneToken.Reveal())}
 	}
 	return out
+}
+
+// tenantQuota returns nil for none.
+func tenantQuota(c *config.Config) *ingress.RateLimit {
+	if c.Ingress.TenantPerSecond <= 0 {
+		return nil
+	}
+	return &ingress.RateLimit{PerSecond: c.Ingress.TenantPerSecond, Burst: c.Ingress.TenantBurst}
 }
 
 func schedConfig(c *config.Config) sched.Config {

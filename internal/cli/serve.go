@@ -38,9 +38,9 @@ Every setting can stand in a file (--config), in the environment
 the environment, the environment over the file. "dispatcher config print" shows
 what is in force and where each value comes from.
 
-SIGHUP has it read the configuration again: log.level and api_token are taken over
-at once, and the log says what else has changed and needs a restart. A configuration
-that is wrong changes nothing.
+SIGHUP has it read the configuration again: what "dispatcher config print" marks as
+live is taken over at once, and the log says what else has changed and needs a
+restart. A configuration that is wrong changes nothing.
 
 Without a token in the configuration or in DISPATCHER_API_TOKEN, one is made at
 the first start and kept in DATA/api-token (mode 0600).`,
@@ -98,13 +98,14 @@ func (a *app) runNode(ctx context.Context, loaded *config.Config, again func() (
 		logger.Info("api_token", "file", n.tokenFile)
 	}
 	logger.Info("ready", "api", n.url(), "dashboard", n.dashboardURL(), "ingress", cmp.Or(n.engine.IngressURL(), "off"), "version", a.version, "data", loaded.Data)
-	reload := &reloader{read: again, running: loaded, node: n, level: level, logger: logger}
+	reload := &reloader{read: again, running: loaded, node: n, level: level, traces: traces, logger: logger}
 	defer reload.onHangup(ctx, hangups)()
 	var failed error
 	select {
 	case <-ctx.Done():
-		logger.Info("stopping", "delay", loaded.ShutdownDelay, "timeout", loaded.ShutdownTimeout)
-		failed = n.drain(loaded.ShutdownDelay)
+		delay := reload.shutdownDelay()
+		logger.Info("stopping", "delay", delay, "timeout", loaded.ShutdownTimeout)
+		failed = n.drain(delay)
 	case failed = <-n.failed:
 	}
 	return errors.Join(failed, stopWithin(ctx, n, loaded.ShutdownTimeout), traces.stop(ctx))

@@ -15,6 +15,9 @@ type field struct {
 	value value
 	// shown renders a value that must not be seen as it is; nil = as it is.
 	shown func() string
+	// live: a running node takes a new value over on SIGHUP; the others need a restart.
+	// How each is taken over is in internal/cli.
+	live bool
 	// common flags are listed by --help; the others work as well.
 	common bool
 }

@@ -21,11 +21,11 @@ func (c *Config) egressFields() []*field {
 			doc: "Leave names to the proxy, for networks whose resolver does not know the outside.\nThen the proxy alone decides which addresses a name may lead to.",
 		},
 		{
-			path: "egress.deny", value: prefixList(&e.Deny),
+			path: "egress.deny", live: true, value: prefixList(&e.Deny),
 			doc: "Further ranges that are never dialled, whatever allow_private says.",
 		},
 		{
-			path: "egress.single_label_hosts", value: boolValue(&e.SingleLabelHosts),
+			path: "egress.single_label_hosts", live: true, value: boolValue(&e.SingleLabelHosts),
 			doc: "Admit names without a dot, as container networks use.",
 		},
 		{
@@ -146,11 +146,11 @@ func (c *Config) ingressPolicyFields() []*field {
 			doc: "The same at once.",
 		},
 		{
-			path: "ingress.tenant_per_second", value: floatValue(&i.TenantPerSecond, 0, million, ""),
+			path: "ingress.tenant_per_second", live: true, value: floatValue(&i.TenantPerSecond, 0, million, ""),
 			doc: "Events a second of a tenant over all its sources; more are taken and processed\nlater. 0 is no limit.",
 		},
 		{
-			path: "ingress.tenant_burst", value: intValue(&i.TenantBurst, 0, million),
+			path: "ingress.tenant_burst", live: true, value: intValue(&i.TenantBurst, 0, million),
 			doc: "The same at once; 0 is one second's worth.",
 		},
 		{
@@ -162,7 +162,7 @@ func (c *Config) ingressPolicyFields() []*field {
 			doc: "Base URL of a service that knows the sources; empty is the node's own. It is asked\nwith GET {URL}/tenants/{tenant}/sources/{source}.",
 		},
 		{
-			path: "ingress.control_plane_token", value: secretValue(&i.ControlPlaneToken, anyText), shown: func() string { return i.ControlPlaneToken.mask() },
+			path: "ingress.control_plane_token", live: true, value: secretValue(&i.ControlPlaneToken, anyText), shown: func() string { return i.ControlPlaneToken.mask() },
 			doc: "Bearer token for it.",
 		},
 		{

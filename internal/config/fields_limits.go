@@ -16,15 +16,15 @@ func (c *Config) limitFields() []*field {
 			doc: "Largest body of a batch of events.",
 		},
 		{
-			path: "dashboard.read_only", value: boolValue(&c.Dashboard.ReadOnly),
+			path: "dashboard.read_only", live: true, value: boolValue(&c.Dashboard.ReadOnly),
 			doc: "The dashboard under /ui/ changes nothing, whatever the token may do that signed in.\nThe API is not concerned.",
 		},
 		{
-			path: "limits.in_flight", value: intValue(&l.InFlight, 1, million),
+			path: "limits.in_flight", live: true, value: intValue(&l.InFlight, 1, million),
 			doc: "Attempts in flight on this node, all tenants together.",
 		},
 		{
-			path: "limits.slow_in_flight", value: intValue(&l.SlowInFlight, 0, million),
+			path: "limits.slow_in_flight", live: true, value: intValue(&l.SlowInFlight, 0, million),
 			doc: "How many of them slow receivers may hold; 0 is half. Any number of hanging\nreceivers then leaves the other half to the rest.",
 		},
 		{
@@ -32,11 +32,11 @@ func (c *Config) limitFields() []*field {
 			doc: "How long an attempt takes before its receiver counts as slow.",
 		},
 		{
-			path: "limits.per_tenant", value: intValue(&l.PerTenant, 0, million),
+			path: "limits.per_tenant", live: true, value: intValue(&l.PerTenant, 0, million),
 			doc: "Attempts in flight of a tenant that has no max_in_flight of its own; 0 is no bound.",
 		},
 		{
-			path: "limits.per_subscriber", value: intValue(&l.PerSubscriber, 1, 1024),
+			path: "limits.per_subscriber", live: true, value: intValue(&l.PerSubscriber, 1, 1024),
 			doc: "Attempts in flight of a subscriber that has no concurrency of its own.",
 		},
 		{
@@ -66,7 +66,7 @@ func (c *Config) connectionFields() []*field {
 			doc: "Idle QUIC connections in all, 57 KiB each.",
 		},
 		{
-			path: "timeouts.attempt", value: durationValue(&t.Attempt, 100*time.Millisecond, 5*time.Minute),
+			path: "timeouts.attempt", live: true, value: durationValue(&t.Attempt, 100*time.Millisecond, 5*time.Minute),
 			doc: "One attempt, from dial to answer, of a subscriber that has no timeout of its own.",
 		},
 		{
@@ -92,23 +92,23 @@ func (c *Config) retryFields() []*field {
 	b := &c.Breaker
 	return []*field{
 		{
-			path: "breaker.failures", value: intValue(&b.Failures, 1, 1000),
+			path: "breaker.failures", live: true, value: intValue(&b.Failures, 1, 1000),
 			doc: "Failures in a row after which deliveries to a subscriber pause.",
 		},
 		{
-			path: "breaker.window", value: intValue(&b.Window, 1, 64),
+			path: "breaker.window", live: true, value: intValue(&b.Window, 1, 64),
 			doc: "Last outcomes over which more than half failed has the same effect.",
 		},
 		{
-			path: "breaker.open_for", value: durationValue(&b.OpenFor, time.Second, day),
+			path: "breaker.open_for", live: true, value: durationValue(&b.OpenFor, time.Second, day),
 			doc: "First pause; it doubles until one attempt succeeds.",
 		},
 		{
-			path: "breaker.open_max", value: durationValue(&b.OpenMax, time.Second, day),
+			path: "breaker.open_max", live: true, value: durationValue(&b.OpenMax, time.Second, day),
 			doc: "Longest pause.",
 		},
 		{
-			path: "operations.tenant", value: textValue(&c.Operations.Tenant, "tenant", checkName),
+			path: "operations.tenant", live: true, value: textValue(&c.Operations.Tenant, "tenant", checkName),
 			doc: "Tenant whose subscribers of dispatcher.* hear of the node itself: of its disk. Empty\nis none: what is true of the node is not told to tenants. Of their own subscribers\nall tenants hear.",
 		},
 	}

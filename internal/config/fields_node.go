@@ -29,11 +29,11 @@ func (c *Config) nodeFields() []*field {
 			doc: "Address that serves GET /metrics without a token; off leaves them to the API,\nwith a token.",
 		},
 		{
-			path: "api_token", value: secretValue(&c.APIToken, checkToken), shown: func() string { return c.APIToken.mask() }, common: true,
+			path: "api_token", live: true, value: secretValue(&c.APIToken, checkToken), shown: func() string { return c.APIToken.mask() }, common: true,
 			doc: "Token of the API. Without one, a node makes its own and keeps it in api-token in\nthe data directory. Better than here it is in the environment, or in a file that\napi_token_file names.",
 		},
 		{
-			path: "shutdown_delay", value: durationValue(&c.ShutdownDelay, 0, 10*time.Minute),
+			path: "shutdown_delay", live: true, value: durationValue(&c.ShutdownDelay, 0, 10*time.Minute),
 			doc: "How long /readyz answers 503 before a stop begins, so that load balancers send\nno more. Everything else is served meanwhile.",
 		},
 		{
@@ -46,23 +46,23 @@ func (c *Config) nodeFields() []*field {
 func (c *Config) policyFields() []*field {
 	return []*field{
 		{
-			path: "allow_private", value: prefixList(&c.AllowPrivate), common: true,
+			path: "allow_private", live: true, value: prefixList(&c.AllowPrivate), common: true,
 			doc: "Ranges that may be dialled although they are private, loopback or otherwise\nspecial: [10.1.0.0/16]. A tenant who may name a URL can reach all that they hold.",
 		},
 		{
-			path: "allow_http", value: boolValue(&c.AllowHTTP), common: true,
+			path: "allow_http", live: true, value: boolValue(&c.AllowHTTP), common: true,
 			doc: "Admit http URLs of subscribers. Payloads and signatures then travel in the clear.",
 		},
 		{
-			path: "nat64_prefixes", value: prefixList(&c.NAT64Prefixes),
+			path: "nat64_prefixes", live: true, value: prefixList(&c.NAT64Prefixes),
 			doc: "IPv6 prefixes that this network translates to IPv4 (RFC 6052). Addresses in them\nare judged by the IPv4 address inside. A network with a prefix of its own must\nname it, since no address shows that it is one.",
 		},
 		{
-			path: "http3", value: http3Value(&c.HTTP3), common: true,
-			doc: "HTTP/3 for deliveries: on, off, a share of the origins such as 25%, or allowlist\nfor those of http3_origins. It can be changed while the node runs.",
+			path: "http3", live: true, value: http3Value(&c.HTTP3), common: true,
+			doc: "HTTP/3 for deliveries: on, off, a share of the origins such as 25%, or allowlist\nfor those of http3_origins.",
 		},
 		{
-			path: "http3_origins", value: textList(&c.HTTP3Origins, "host,…", checkOrigin),
+			path: "http3_origins", live: true, value: textList(&c.HTTP3Origins, "host,…", checkOrigin),
 			doc: "Origins of the allowlist: a host, or host:port.",
 		},
 		{
@@ -79,7 +79,7 @@ func (c *Config) policyFields() []*field {
 func (c *Config) logFields() []*field {
 	return []*field{
 		{
-			path: "log.level", value: oneOf(&c.Log.Level, "debug", "info", "warn", "error"), common: true,
+			path: "log.level", live: true, value: oneOf(&c.Log.Level, "debug", "info", "warn", "error"), common: true,
 			doc: "Lowest level that is logged. No level shows payloads, secrets or paths.",
 		},
 		{

@@ -6,11 +6,11 @@ func (c *Config) storageFields() []*field {
 	r, s := &c.Retention, &c.Storage
 	return []*field{
 		{
-			path: "retention.events", value: durationValue(&r.Events, time.Hour, 3650*day),
+			path: "retention.events", live: true, value: durationValue(&r.Events, time.Hour, 3650*day),
 			doc: "Events and their timelines.",
 		},
 		{
-			path: "retention.dead_letters", value: durationValue(&r.DeadLetters, time.Hour, 3650*day),
+			path: "retention.dead_letters", live: true, value: durationValue(&r.DeadLetters, time.Hour, 3650*day),
 			doc: "Dead letters, counted from their death.",
 		},
 		{

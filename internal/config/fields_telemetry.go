@@ -17,7 +17,7 @@ func (c *Config) telemetryFields() []*field {
 			doc: "Headers for it, as name=value, separated by commas.",
 		},
 		{
-			path: "telemetry.sample_ratio", value: floatValue(&t.SampleRatio, 0, 1, ""),
+			path: "telemetry.sample_ratio", live: true, value: floatValue(&t.SampleRatio, 0, 1, ""),
 			doc: "Part of the traces begun here that is recorded, from 0 to 1. A trace that comes\nwith a publish follows its own mark.",
 		},
 	}

@@ -20,10 +20,10 @@ func Reference(w io.Writer) error {
 			if s == "" {
 				title, about = "At the top", "The node itself, and where it may connect to."
 			}
-			fmt.Fprintf(b, "\n## %s\n\n%s\n\n| setting | default | |\n|---|---|---|\n", title, oneLine(about))
+			fmt.Fprintf(b, "\n## %s\n\n%s\n\n| setting | default | SIGHUP | |\n|---|---|---|---|\n", title, oneLine(about))
 		}
 		shown := yamlTexts(f.value.texts(), f.value.isList())
-		fmt.Fprintf(b, "| `%s` | `%s` | %s<br>`%s` `--%s` |\n", f.path, shown, cell(f.doc), f.env(), f.flag())
+		fmt.Fprintf(b, "| `%s` | `%s` | %s | %s<br>`%s` `--%s` |\n", f.path, shown, map[bool]string{true: "live"}[f.live], cell(f.doc), f.env(), f.flag())
 	}
 	return b.Flush()
 }
@@ -39,6 +39,9 @@ win over the environment, that over the file, key by key. Unknown keys are error
 - Lists: ` + "`[a, b]`" + ` in the file, ` + "`a,b`" + ` in a variable or a flag.
 - A secret is never a flag. Give it in the environment, or name a file that holds
   it: ` + "`api_token_file`, `DISPATCHER_API_TOKEN_FILE`, `--api-token-file`" + `.
+
+SIGHUP has a running node read it all again: it takes over the settings marked *live*, and logs
+what else has changed and needs a restart. A configuration that is wrong changes nothing.
 
 ` + "`dispatcher config example`" + ` prints a commented file with all of it, ` + "`dispatcher config check`" + `
 says whether a configuration is right, and ` + "`dispatcher config print`" + ` what is in force and

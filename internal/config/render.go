@@ -15,6 +15,7 @@ type Setting struct {
 	Values []string `json:"values"` // one, unless it is a list; *** for a secret
 	List   bool     `json:"list,omitempty"`
 	Origin string   `json:"origin"`
+	Live   bool     `json:"live"` // SIGHUP takes it over; else it needs a restart
 }
 
 // Settings returns every setting with the place it was set at. Secrets are
@@ -23,13 +24,13 @@ func (c *Config) Settings() []Setting {
 	fields := c.fields()
 	out := make([]Setting, len(fields))
 	for i, f := range fields {
-		out[i] = Setting{f.path, f.display(), f.value.isList(), c.origins[f.path].String()}
+		out[i] = Setting{f.path, f.display(), f.value.isList(), c.origins[f.path].String(), f.live}
 	}
 	return out
 }
 
 // Print writes every setting as YAML, with the place it was set at as a
-// comment. Secrets are masked, so what it writes is to be read, not to be used.
+// comment, and "live" where a running node takes it over on SIGHUP. Secrets are masked, so what it writes is to be read, not to be used.
 func (c *Config) Print(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	section := ""
@@ -43,7 +44,7 @@ func (c *Config) Print(w io.Writer) error {
 			}
 		}
 		line := indent + f.key() + ": " + yamlTexts(f.display(), f.value.isList())
-		fmt.Fprintf(b, "%-48s # %v\n", line, c.origins[f.path])
+		fmt.Fprintf(b, "%-48s # %v%s\n", line, c.origins[f.path], map[bool]string{true: ", live"}[f.live])
 	}
 	return b.Flush()
 }
@@ -68,7 +69,7 @@ func Example(w io.Writer) error {
 			fmt.Fprintln(b)
 		}
 		writeComment(b, indent, f.doc)
-		writeComment(b, indent, f.env()+", --"+f.flag())
+		writeComment(b, indent, f.env()+", --"+f.flag()+map[bool]string{true: "; live"}[f.live])
 		fmt.Fprintf(b, "%s#%s: %s\n", indent, f.key(), yamlTexts(f.value.texts(), f.value.isList()))
 	}
 	return b.Flush()
@@ -81,6 +82,9 @@ const exampleHead = `# Configuration of dispatcher. Every setting is here, comme
 # Durations: 500ms, 15s, 5m, 24h, 7d. Sizes: 64KiB, 25MiB, 1GiB. Lists: [a, b],
 # in a variable or a flag a,b. A secret may be given as the name of a file that
 # holds it: api_token_file, DISPATCHER_API_TOKEN_FILE.
+#
+# Settings marked "live" are taken over by a running node on SIGHUP, the others at its
+# next start.
 #
 # dispatcher config check says whether a file is right, dispatcher config print
 # what is in force and where each value comes from.

@@ -186,7 +186,7 @@ func checkAccepted(t *testing.T, g *Guard, raw string, target Target) {
 		t.Fatalf("%q: %q is not printable ASCII", raw, text)
 	}
 	if addr, err := netip.ParseAddr(target.Host); err == nil {
-		if target.Addr != addr || !g.policy.CheckAddr(addr).Allowed {
+		if target.Addr != addr || !g.Policy().CheckAddr(addr).Allowed {
 			t.Fatalf("%q: the literal %v is accepted", raw, addr)
 		}
 		return

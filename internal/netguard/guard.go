@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -15,7 +16,7 @@ import (
 // Guard applies a [Policy] to everything that is registered, resolved and
 // dialled. It owns no goroutine and is safe for concurrent use.
 type Guard struct {
-	policy     *Policy
+	policy     atomic.Pointer[Policy]
 	own        ownListeners
 	resolver   Resolver
 	dialer     Dialer
@@ -30,7 +31,6 @@ type Guard struct {
 func New(cfg Config) (*Guard, error) {
 	cfg = cfg.withDefaults()
 	g := &Guard{
-		policy:     newPolicy(cfg),
 		own:        ownListeners{lookup: cfg.LocalAddrs},
 		resolver:   cfg.Resolver,
 		dialer:     cfg.Dialer,
@@ -38,6 +38,7 @@ func New(cfg Config) (*Guard, error) {
 		remoteName: cfg.ProxyRemoteDNS,
 		observer:   cfg.Observer,
 	}
+	g.policy.Store(newPolicy(cfg))
 	if err := errors.Join(cfg.validate(), g.own.set(cfg.OwnListeners)); err != nil {
 		return nil, fmt.Errorf("netguard config: %w", err)
 	}
@@ -50,7 +51,19 @@ func New(cfg Config) (*Guard, error) {
 }
 
 // Policy returns the address policy, for callers that only want to judge.
-func (g *Guard) Policy() *Policy { return g.policy }
+func (g *Guard) Policy() *Policy { return g.policy.Load() }
+
+// SetPolicy replaces the address policy by that of cfg, of which only the fields that
+// concern addresses and URLs are used. What is dialled from now on is judged by it;
+// connections that are open are their owner's business.
+func (g *Guard) SetPolicy(cfg Config) error {
+	policy, err := NewPolicy(cfg)
+	if err != nil {
+		return fmt.Errorf("address policy: %w", err)
+	}
+	g.policy.Store(policy)
+	return nil
+}
 
 // SetOwnListeners replaces the list of own listeners. A listener on port 0
 // learns its port only by listening, which can be after the guard was made.
@@ -64,7 +77,7 @@ func (g *Guard) SetOwnListeners(listeners []netip.AddrPort) error {
 // CheckAddrPort judges an address as [Policy.CheckAddr] does, and then whether
 // with this port it is one of the process's own listeners.
 func (g *Guard) CheckAddrPort(target netip.AddrPort) Verdict {
-	v := g.policy.CheckAddr(target.Addr())
+	v := g.Policy().CheckAddr(target.Addr())
 	if !v.Allowed {
 		return v
 	}
@@ -101,7 +114,7 @@ func (g *Guard) CheckHost(host string, port uint16) error {
 
 // checkHost parses host and judges what can be judged before a lookup.
 func (g *Guard) checkHost(stage Stage, host string, port uint16) (parsedHost, error) {
-	h, rule := g.policy.parseHost(host)
+	h, rule := g.Policy().parseHost(host)
 	if rule != "" {
 		_, setting := hostHint(rule)
 		return h, g.refuse(stage, &DeniedError{Host: host, Rule: rule, Setting: setting, Literal: true})

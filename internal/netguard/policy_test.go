@@ -184,7 +184,7 @@ func TestAnAllowedAddressCostsNoAllocation(t *testing.T) {
 	})
 	for _, a := range addrs("8.8.8.8", "10.1.2.3", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1") {
 		if n := testing.AllocsPerRun(100, func() {
-			if !g.policy.CheckAddr(a).Allowed || g.CheckUDP(netip.AddrPortFrom(a, 443)) != nil {
+			if !g.Policy().CheckAddr(a).Allowed || g.CheckUDP(netip.AddrPortFrom(a, 443)) != nil {
 				t.Fatal(a)
 			}
 		}); n != 0 {

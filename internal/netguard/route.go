@@ -55,7 +55,7 @@ func (g *Guard) Route(ctx context.Context, host string, port uint16) (Route, err
 // direct reports whether a vetted target bypasses the proxy. Loopback always
 // does: behind the proxy it would be the proxy's own.
 func (g *Guard) direct(host string, port uint16, targets []netip.AddrPort) bool {
-	h, _ := g.policy.parseHost(host) // vetted before, so it parses
+	h, _ := g.Policy().parseHost(host) // vetted before, so it parses
 	return g.noProxy.Match(h.name, port) ||
 		slices.ContainsFunc(targets, func(t netip.AddrPort) bool { return t.Addr().IsLoopback() })
 }

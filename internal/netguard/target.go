@@ -67,7 +67,7 @@ func Redact(raw string) string {
 // Fragments are refused, not dropped, since a `#` in a token would silently cut
 // it off.
 func (g *Guard) ParseTarget(raw string) (Target, error) {
-	t, ferr := g.policy.parseTarget(raw)
+	t, ferr := g.Policy().parseTarget(raw)
 	if ferr == nil {
 		ferr = g.checkTarget(raw, t)
 	}
@@ -81,7 +81,7 @@ func (g *Guard) ParseTarget(raw string) (Target, error) {
 // checkTarget judges the address of a literal or of localhost.
 func (g *Guard) checkTarget(raw string, t Target) *FieldError {
 	var v Verdict
-	switch h, _ := g.policy.parseHost(t.Host); h.kind {
+	switch h, _ := g.Policy().parseHost(t.Host); h.kind {
 	case kindName:
 		return nil
 	case kindLiteral:

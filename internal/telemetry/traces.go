@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -52,7 +53,7 @@ type TraceConfig struct {
 type Traces struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	sampler  sdktrace.Sampler
+	sampler  atomic.Pointer[sdktrace.Sampler]
 }
 
 // NewTraces starts an exporter; it connects when there is something to send.
@@ -67,12 +68,19 @@ func NewTraces(ctx context.Context, c TraceConfig) (*Traces, error) {
 	}
 	about := resource.NewSchemaless(
 		attribute.String("service.name", "dispatcher"), attribute.String("service.version", c.Version), attribute.String("service.instance.id", c.Node))
-	t := &Traces{sampler: sdktrace.TraceIDRatioBased(c.Ratio)}
+	t := &Traces{}
+	t.SetRatio(c.Ratio)
 	// What was not chosen is never begun, so the provider records all.
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(chosenIDs{}))
 	t.tracer = t.provider.Tracer("github.com/dispatcher-engine/dispatcher")
 	return t, nil
+}
+
+// SetRatio says what part of the traces that begin here is recorded from now on.
+func (t *Traces) SetRatio(ratio float64) {
+	sampler := sdktrace.TraceIDRatioBased(ratio)
+	t.sampler.Store(&sampler)
 }
 
 // Stop sends what is left and ends the exporter.
@@ -106,7 +114,7 @@ func (t *Traces) begin(incoming string) string {
 		id = parent.TraceID()
 	} else {
 		_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
-		chosen := t.sampler.ShouldSample(sdktrace.SamplingParameters{TraceID: id}).Decision == sdktrace.RecordAndSample
+		chosen := (*t.sampler.Load()).ShouldSample(sdktrace.SamplingParameters{TraceID: id}).Decision == sdktrace.RecordAndSample
 		flags = flags.WithSampled(chosen)
 	}
 	var span trace.SpanID

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 
 	"github.com/dispatcher-engine/dispatcher/internal/telemetry"
 )
@@ -35,6 +36,7 @@ type Dashboard struct {
 	node     Node
 	config   Config
 	logger   *slog.Logger
+	readOnly atomic.Bool
 	sessions *sessions
 	attempts *attempts
 	live     liveCache
@@ -49,6 +51,7 @@ func New(node Node, config Config) (*Dashboard, error) {
 		return nil, errors.New("dashboard: nothing tells who may look")
 	}
 	d := &Dashboard{node: node, config: config, logger: config.Logger, sessions: newSessions(), attempts: newAttempts()}
+	d.readOnly.Store(config.ReadOnly)
 	if d.logger == nil {
 		d.logger = slog.New(slog.DiscardHandler)
 	}
@@ -133,6 +136,9 @@ type visitor struct {
 // handler serves a visitor.
 type handler func(w http.ResponseWriter, r *http.Request, v *visitor)
 
+// SetReadOnly changes what sessions may do, those that there are as well.
+func (d *Dashboard) SetReadOnly(readOnly bool) { d.readOnly.Store(readOnly) }
+
 // current returns the visitor, nil without a session that a token still backs.
 func (d *Dashboard) current(r *http.Request) *visitor {
 	s := d.sessions.of(r)
@@ -144,7 +150,7 @@ func (d *Dashboard) current(r *http.Request) *visitor {
 		d.sessions.end(s.id) // the token was revoked
 		return nil
 	}
-	access.Write = access.Write && !d.config.ReadOnly
+	access.Write = access.Write && !d.readOnly.Load()
 	return &visitor{session: s, Access: access}
 }
 
