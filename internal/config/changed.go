@@ -24,7 +24,7 @@ func (c *Config) Take(from *Config, paths []string) {
 	mine, theirs := c.fields(), from.fields()
 	for i, f := range mine {
 		if slices.Contains(paths, f.path) {
-			_ = f.value.set(theirs[i].value.texts()) // its own texts are always right
+			f.value.take(theirs[i].value)
 			c.origins[f.path] = from.origins[f.path]
 		}
 	}

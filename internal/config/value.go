@@ -11,13 +11,15 @@ import (
 )
 
 // value is one setting as text, whatever it is in the [Config]. Setting its own
-// texts gives the same value.
+// texts gives the same value, but for an unset one: its text need not be allowed.
 type value interface {
 	// set replaces the value. Scalars take exactly one text, lists any number, in
 	// each of which commas separate.
 	set(texts []string) error
 	// texts returns the value in its canonical form; one text unless it is a list.
 	texts() []string
+	// take gives it the value of the same setting in another [Config].
+	take(from value)
 	isList() bool
 	// kind names the type for help.
 	kind() string
@@ -42,6 +44,8 @@ func (s scalar[T]) set(texts []string) error {
 	*s.p = v
 	return nil
 }
+
+func (s scalar[T]) take(from value) { *s.p = *from.(scalar[T]).p } //nolint:forcetypeassert // the same setting
 
 func (s scalar[T]) texts() []string { return []string{s.format(*s.p)} }
 func (scalar[T]) isList() bool      { return false }
@@ -73,6 +77,8 @@ func (l list[T]) set(texts []string) error {
 	*l.p = out
 	return nil
 }
+
+func (l list[T]) take(from value) { *l.p = slices.Clone(*from.(list[T]).p) } //nolint:forcetypeassert // the same setting
 
 func (l list[T]) texts() []string {
 	out := make([]string, len(*l.p))
