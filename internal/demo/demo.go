@@ -117,9 +117,12 @@ func (d *Demo) Run(ctx context.Context) (Report, error) {
 // syncs of the store.
 const publishers = 16
 
-// eventsPerSecond lets a person see what happens, and lets receivers advertise
-// HTTP/3 before the last event is out.
-const eventsPerSecond = 150
+// Publishing goes on for publishFor, or longer at eventsPerSecond: a person sees
+// what happens, and HTTP/3 is known to work before the last event is out.
+const (
+	publishFor      = 1500 * time.Millisecond
+	eventsPerSecond = 150
+)
 
 // publish sends every event with a request of its own, payload bytes unchanged.
 func (d *Demo) publish(ctx context.Context) error {
@@ -136,7 +139,7 @@ func (d *Demo) publish(ctx context.Context) error {
 			}
 		})
 	}
-	pace := rate.NewLimiter(eventsPerSecond, 1)
+	pace := rate.NewLimiter(rate.Limit(min(eventsPerSecond, float64(d.config.Events)/publishFor.Seconds())), 1)
 	for i := 0; i < d.config.Events && pace.Wait(ctx) == nil; i++ {
 		work <- i
 	}
