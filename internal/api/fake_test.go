@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
@@ -137,4 +139,29 @@ func (f *fakeNode) DeliveryPayload(_ context.Context, id string) (*delivery.Even
 		return nil, nil, engine.ErrNotFound
 	}
 	return &delivery.Event{ContentType: "text/html", Size: 4}, io.NopCloser(strings.NewReader("<b/>")), nil
+}
+
+// countingNode takes events and forgets them, and knows how many large ones were
+// being published at once.
+type countingNode struct {
+	fakeNode
+	published, large, most atomic.Int64
+}
+
+func (c *countingNode) Publish(_ context.Context, _ string, in engine.EventInput) (engine.Receipt, error) {
+	if len(in.Payload) > largeBody {
+		c.most.Store(max(c.most.Load(), c.large.Add(1)))
+		runtime.Gosched()
+		c.large.Add(-1)
+	}
+	c.published.Add(1)
+	return engine.Receipt{ID: in.ID, Deliveries: 1}, nil
+}
+
+func (c *countingNode) PublishBatch(ctx context.Context, tenant string, in []engine.EventInput) []engine.PublishResult {
+	out := make([]engine.PublishResult, len(in))
+	for i, e := range in {
+		out[i].Receipt, out[i].Err = c.Publish(ctx, tenant, e)
+	}
+	return out
 }

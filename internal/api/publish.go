@@ -25,11 +25,12 @@ func receiptOut(r engine.Receipt) Receipt {
 // publish is POST …/events. It is outside of huma: its cost is paid per event,
 // and the payload's bytes must stay as they came.
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
-	body, err := s.readBody(w, r, s.maxEvent())
+	body, release, err := s.readBody(w, r, s.maxEvent())
 	if err != nil {
 		writeProblem(w, r, problemFor(err, s.logger))
 		return
 	}
+	defer release()
 	in, err := decodeEvent(body)
 	if err != nil {
 		writeProblem(w, r, problemFor(err, s.logger))
@@ -65,16 +66,31 @@ func writeReceipt(w http.ResponseWriter, receipt engine.Receipt) {
 // maxEvent bounds an event's JSON: base64 grows a payload by a third.
 func (s *Server) maxEvent() int64 { return s.config.MaxPayload/3*4 + maxEnvelope }
 
-// readBody reads a bounded body. A declared length over the bound is refused
-// before a byte is read.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+// readBody reads a bounded body, and once there is room for it; release gives that
+// back. A declared length over the bound is refused before a byte is read.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
 	const hint = "send a reference instead, or raise the node's api.max_payload"
 	if r.ContentLength > most {
-		return nil, tooLarge(strconv.FormatInt(r.ContentLength, 10)+" bytes", most, hint)
+		return nil, nil, tooLarge(strconv.FormatInt(r.ContentLength, 10)+" bytes", most, hint)
 	}
-	limited := http.MaxBytesReader(w, r.Body, most)
-	if r.ContentLength > 0 {
-		body := make([]byte, r.ContentLength)
+	size := r.ContentLength
+	if size < 0 {
+		size = most
+	}
+	if release, err = s.bodies.hold(r.Context(), w, size); err != nil {
+		return nil, nil, readFault(err)
+	}
+	if body, err = readBounded(http.MaxBytesReader(w, r.Body, most), r.ContentLength, most, hint); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return body, release, nil
+}
+
+// readBounded reads a body of a known length, or of length -1.
+func readBounded(limited io.Reader, length, most int64, hint string) ([]byte, error) {
+	if length > 0 {
+		body := make([]byte, length)
 		_, err := io.ReadFull(limited, body)
 		return body, readFault(err)
 	}
@@ -104,8 +120,12 @@ type batchLine struct {
 	Error        *Problem `json:"error,omitempty" doc:"why the line was refused"`
 }
 
-// batchChunk is how many events share one commit.
-const batchChunk = 1000
+// batchChunk is how many events share one commit, and batchBytes how many bytes of
+// them wait for it.
+const (
+	batchChunk = 1000
+	batchBytes = 4 << 20
+)
 
 // publishBatch is POST …/events/batch: NDJSON in, NDJSON out. A bad line is
 // answered in its place and spoils nothing else. Events are committed in chunks,
@@ -123,12 +143,19 @@ func (s *Server) publishBatch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := bufio.NewScanner(http.MaxBytesReader(w, r.Body, s.config.MaxBatch))
 	lines.Buffer(make([]byte, 0, 64<<10), int(s.maxEvent()))
+	release := func() {}
+	defer func() { release() }()
+	lines.Split(holdingLines(func() (err error) {
+		b.flush() // what waits for company would wait for room as well
+		release, err = s.bodies.hold(r.Context(), w, s.maxEvent())
+		return err
+	}))
 	for lines.Scan() {
 		b.line++
 		if len(lines.Bytes()) > 0 {
 			b.add(lines.Bytes())
 		}
-		if len(b.inputs) == batchChunk {
+		if len(b.inputs) == batchChunk || b.bytes >= batchBytes {
 			b.flush()
 		}
 	}
@@ -162,6 +189,7 @@ type batch struct {
 	enc     *json.Encoder
 	line    int
 	inputs  []engine.EventInput
+	bytes   int         // of the lines of inputs
 	pending []batchLine // in line order; those of inputs are filled by flush
 	slots   []int       // inputs[i] answers pending[slots[i]]
 }
@@ -174,6 +202,7 @@ func (b *batch) add(line []byte) {
 	}
 	b.slots = append(b.slots, len(b.pending))
 	b.inputs = append(b.inputs, in)
+	b.bytes += len(line)
 	b.pending = append(b.pending, batchLine{Line: b.line, ID: in.ID})
 }
 
@@ -200,7 +229,8 @@ func (b *batch) flush() {
 	for _, line := range b.pending {
 		b.answer(line)
 	}
-	b.inputs, b.pending, b.slots = b.inputs[:0], b.pending[:0], b.slots[:0]
+	clear(b.inputs) // payloads of large lines would stay for as long as the batch
+	b.inputs, b.pending, b.slots, b.bytes = b.inputs[:0], b.pending[:0], b.slots[:0], 0
 }
 
 func (b *batch) answer(line batchLine) { _ = b.enc.Encode(line) }

@@ -54,13 +54,14 @@ type Server struct {
 	api     huma.API
 	handler http.Handler
 	drained atomic.Bool
+	bodies  *bodies
 
 	dashboard *dashboard.Dashboard
 }
 
 // New makes the API of a node.
 func New(node Node, config Config) (*Server, error) {
-	s := &Server{node: node, config: config, logger: config.Logger}
+	s := &Server{node: node, config: config, logger: config.Logger, bodies: newBodies()}
 	if err := s.SetTokens(config.Tokens); err != nil {
 		return nil, err
 	}

@@ -33,9 +33,8 @@ func TestEveryOperationalEventIsDocumentedWithItsFields(t *testing.T) {
 			t.Errorf("%s is not in the table of docs/operations.md, or has no payload here", topic)
 			continue
 		}
-		kind := reflect.TypeOf(payload)
-		for i := range kind.NumField() {
-			if name := kind.Field(i).Tag.Get("json"); !strings.Contains(row, "`"+name+"`") {
+		for field := range reflect.TypeOf(payload).Fields() {
+			if name := field.Tag.Get("json"); !strings.Contains(row, "`"+name+"`") {
 				t.Errorf("docs/operations.md does not show %s of %s", name, topic)
 			}
 		}
