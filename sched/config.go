@@ -12,7 +12,7 @@ import (
 
 // Config is what a [Scheduler] can be told. Zero values mean the defaults.
 type Config struct {
-	// MaxInFlight bounds attempts in flight on this node. Default 4096: each takes
+	// MaxInFlight bounds attempts in flight on this node. Default 2048: each takes
 	// 16 KiB of stack.
 	MaxInFlight int
 	// MaxSlow bounds attempts of slow receivers among them. Default half of
@@ -97,7 +97,7 @@ const rereadMax = 30 * time.Second
 
 // withDefaults returns a copy with every unset field filled in.
 func (c Config) withDefaults() Config {
-	def(&c.MaxInFlight, 4096)
+	def(&c.MaxInFlight, 2048)
 	def(&c.MaxSlow, max(1, c.MaxInFlight/2))
 	def(&c.MaxNew, max(1, c.MaxInFlight/4))
 	def(&c.SlowAfter, 2*time.Second)

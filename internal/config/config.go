@@ -241,7 +241,7 @@ func Default() *Config {
 		ShutdownDelay: time.Second, ShutdownTimeout: 30 * time.Second,
 		Log:         Log{Level: "info", Format: "text"},
 		API:         API{MaxPayload: 25 * MiB, MaxBatch: 64 * MiB},
-		Limits:      Limits{InFlight: 4096, SlowAfter: 2 * time.Second, PerSubscriber: 8, PayloadMemory: 16 * MiB},
+		Limits:      Limits{InFlight: 2048, SlowAfter: 2 * time.Second, PerSubscriber: 8, PayloadMemory: 16 * MiB},
 		Connections: Connections{TCPPerOrigin: 16, QUICPerOrigin: 4, IdleTCP: 4000, IdleQUIC: 2000},
 		Timeouts: Timeouts{
 			Attempt: 15 * time.Second, Dial: 10 * time.Second, QUICHandshake: 3 * time.Second,
