@@ -9,23 +9,18 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-// startQUIC joins the handshake in flight with the alternative or starts one.
-// wait says that the caller will take the connection and must call leave. It
-// returns nil when the selector has stopped or too many dials are in flight.
-//
-// With an alternative that is proven, who would join queues instead: a burst
-// needs several connections, and the dialer opens as many at once as those who
-// queue will fill.
+// startQUIC starts a handshake with the alternative, whose verdict the memory
+// gets, or queues behind the one in flight: a burst needs several connections, and
+// the dialer opens as many at once as those who queue will fill. wait says that
+// the caller will take the connection and must call leave. It returns nil when the
+// selector has stopped or too many dials are in flight.
 func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg {
 	key := legKey{ep.Route, c.key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.legs[key]; l != nil {
-		switch {
-		case wait && c.proven:
+		if wait {
 			return s.queueLocked(ep, c)
-		case wait:
-			l.join()
 		}
 		return l
 	}
@@ -35,9 +30,7 @@ func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg 
 	s.dials++
 	ctx, cancel := context.WithTimeout(s.base, s.cfg.DialTimeout)
 	l := newLeg(key, cancel)
-	if wait {
-		l.waiting = 1
-	}
+	l.wanted = wait
 	s.legs[key] = l
 	s.wg.Go(func() {
 		defer cancel()
@@ -47,11 +40,7 @@ func (s *Selector) startQUIC(ep delivery.Endpoint, c candidate, wait bool) *leg 
 }
 
 func (s *Selector) runQUIC(ctx context.Context, l *leg, ep delivery.Endpoint, c candidate) {
-	dial := s.dialer.ProveQUIC
-	if c.proven {
-		dial = s.dialer.DialQUIC
-	}
-	conn, dialErr := dial(ctx, ep, c.alt)
+	conn, dialErr := s.dialCandidate(ctx, ep, c)
 	err := dialError(ctx, dialErr)
 	if err != nil && err.Cause == delivery.CauseTimeout && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		// Neither up nor failed within any reasonable time: that is silence.
@@ -66,31 +55,32 @@ func (s *Selector) runQUIC(ctx context.Context, l *leg, ep delivery.Endpoint, c 
 	l.finish(conn, err, verdictOf(err))
 }
 
-// queueQUIC stands in the dialer's queue for a stream to the alternative, for one
-// delivery that found every stream of its connections taken: one that comes free
-// or a further connection, within the dialer's cap, whichever is first. It ends
-// when the delivery has got a connection elsewhere. It returns nil when the
-// selector has stopped.
-func (s *Selector) queueQUIC(ep delivery.Endpoint, c candidate) *leg {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queueLocked(ep, c)
+// dialCandidate asks for a proof of what has not answered since its last trouble.
+func (s *Selector) dialCandidate(ctx context.Context, ep delivery.Endpoint, c candidate) (Conn, error) {
+	if c.proven {
+		return s.dialer.DialQUIC(ctx, ep, c.alt)
+	}
+	return s.dialer.ProveQUIC(ctx, ep, c.alt)
 }
 
+// queueLocked stands in the dialer's queue for a stream to the alternative, for one
+// delivery: one that comes free or a further connection, within the dialer's cap,
+// whichever is first. It ends when the delivery has got a connection elsewhere. It
+// returns nil when the selector has stopped.
 func (s *Selector) queueLocked(ep delivery.Endpoint, c candidate) *leg {
 	if s.stopped {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(s.base, s.cfg.DialTimeout)
 	l := newLeg(legKey{ep.Route, c.key}, cancel)
-	l.waiting, l.queued = 1, true
+	l.wanted, l.queued = true, true
 	s.wg.Go(func() {
 		defer cancel()
-		conn, dialErr := s.dialer.DialQUIC(ctx, ep, c.alt)
+		conn, dialErr := s.dialCandidate(ctx, ep, c)
 		err := dialError(ctx, dialErr)
 		if err == nil {
 			// A failure is no news: a hundred who queue would tell it a hundred
-			// times, and the next handshake that is shared tells it once.
+			// times, and the handshake that they queue behind tells it once.
 			s.quicDialed(ep.Route, c.key, conn, nil, l.started, l.idle())
 		}
 		l.finish(conn, err, verdictOf(err))
@@ -127,7 +117,7 @@ func (s *Selector) startTCP(ctx context.Context, ep delivery.Endpoint, opts TCPO
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DialTimeout)
 	stop := context.AfterFunc(s.base, cancel)
 	l := newLeg(legKey{route: ep.Route}, cancel)
-	l.waiting = 1
+	l.wanted = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {

@@ -19,9 +19,10 @@
 // after each trouble, a handshake counts only with a proof that the path carries
 // more (Dialer.ProveQUIC).
 //
-// A burst to a proven alternative stays on HTTP/3: as many connections as it
-// fills are dialled at once, up to the dialer's cap, and beyond that a delivery
-// waits for a stream for as long as TCP has to wait in a race.
+// A burst stays on HTTP/3: as many connections as it fills are dialled at once, up
+// to the dialer's cap, and beyond that a delivery waits for a stream for as long as
+// TCP has to wait in a race. The first burst to an alternative waits one round trip
+// longer, for the proof.
 //
 // # States
 //

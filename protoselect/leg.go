@@ -8,22 +8,21 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-// leg is one dial that may outlive the delivery that started it. Several
-// deliveries may wait for one leg; the first takes the connection's reserved
-// slot, and when nobody is left to take it, it is released and the connection
-// stays warm.
+// leg is one dial, or one place in the dialer's queue, that may outlive the
+// delivery that started it. When that delivery has left, the slot is released and
+// the connection stays warm.
 //
 // Invariant: the connection of a finished leg is held by at most one of: the
-// leg (conn != nil, waiting > 0), a taker, or nobody (released).
+// leg (conn != nil, wanted), the taker, or nobody (released).
 type leg struct {
 	key     legKey
 	started time.Time
 	done    chan struct{} // closed when the verdict is in
 	cancel  context.CancelFunc
-	queued  bool // one delivery's place in the queue for a stream, see queueQUIC
+	queued  bool // one delivery's place in the queue for a stream, see queueLocked
 
 	mu       sync.Mutex
-	waiting  int
+	wanted   bool // the delivery still waits
 	finished bool
 	conn     Conn
 	err      *delivery.SendError
@@ -31,8 +30,8 @@ type leg struct {
 	watchers []func(Verdict)
 }
 
-// legKey makes QUIC dials single-flight: a hundred cold deliveries to one
-// alternative are one handshake.
+// legKey makes the first handshake with an alternative single-flight: its verdict
+// is told once, however many queue behind it.
 type legKey struct {
 	route delivery.Route
 	alt   altKey
@@ -40,12 +39,6 @@ type legKey struct {
 
 func newLeg(key legKey, cancel context.CancelFunc) *leg {
 	return &leg{key: key, started: time.Now(), done: make(chan struct{}), cancel: cancel, verdict: VerdictPending}
-}
-
-func (l *leg) join() {
-	l.mu.Lock()
-	l.waiting++
-	l.mu.Unlock()
 }
 
 // take returns the connection if it is up and nobody took it before.
@@ -57,17 +50,15 @@ func (l *leg) take() Conn {
 	return c
 }
 
-// leave ends a caller's interest. An untaken connection is released when the
-// last one leaves; a dial that nobody wants any more runs on unless abandon. A
-// place in a queue is given up.
+// leave ends the delivery's interest. An untaken connection is released; a dial
+// that nobody wants any more runs on unless abandon. A place in a queue is given
+// up.
 func (l *leg) leave(abandon bool) {
 	l.mu.Lock()
-	l.waiting--
-	var spare Conn
-	if l.waiting == 0 {
-		spare, l.conn = l.conn, nil
-	}
-	stop := (abandon || l.queued) && l.waiting == 0 && !l.finished
+	l.wanted = false
+	spare := l.conn
+	l.conn = nil
+	stop := (abandon || l.queued) && !l.finished
 	l.mu.Unlock()
 	if spare != nil {
 		spare.Release()
@@ -81,14 +72,14 @@ func (l *leg) leave(abandon bool) {
 func (l *leg) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waiting == 0
+	return !l.wanted
 }
 
 // finish records the verdict and wakes everybody.
 func (l *leg) finish(conn Conn, err *delivery.SendError, v Verdict) {
 	l.mu.Lock()
 	l.finished, l.err, l.verdict = true, err, v
-	if conn != nil && l.waiting > 0 {
+	if conn != nil && l.wanted {
 		l.conn, conn = conn, nil
 	}
 	watchers := l.watchers

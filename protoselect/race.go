@@ -46,9 +46,6 @@ func (r *race) run(ctx context.Context) (link, *delivery.SendError) {
 			if l, ok := r.takeQUIC(); ok {
 				return l, nil
 			}
-			if r.queued() {
-				continue // QUIC works: TCP has its turn after the stagger
-			}
 			if l, ok := r.tryTCP(ctx); ok {
 				return l, nil
 			}
@@ -97,18 +94,11 @@ func (r *race) takeQUIC() (link, bool) {
 		r.won(l)
 		return l, true
 	}
-	if r.quic == nil {
-		r.tryQUIC()
-	}
+	r.tryQUIC()
 	return link{}, false
 }
 
-// queued reports whether the delivery waits for a stream of HTTP/3.
-func (r *race) queued() bool { return r.quic != nil && r.quic.queued }
-
-// claimQUIC takes a slot on the connection that has come up. Another delivery
-// may have taken the reserved slot; then one on the same connection will do, and
-// when those are gone as well, a place in the queue for the next one.
+// claimQUIC takes the slot on the connection that has come up.
 func (r *race) claimQUIC() (link, bool) {
 	q := r.quic
 	r.quic = nil
@@ -118,13 +108,6 @@ func (r *race) claimQUIC() (link, bool) {
 	if err != nil {
 		r.quicErr = err
 		return link{}, false
-	}
-	if conn == nil {
-		var ok bool
-		if conn, ok = r.s.dialer.Warm(r.ep, Want{HTTP3: true, Alternative: r.alt.alt}); !ok {
-			r.quic = r.s.queueQUIC(r.ep, r.alt)
-			return link{}, false
-		}
 	}
 	return link{conn: conn, h3: true, alt: r.alt}, true
 }

@@ -66,7 +66,7 @@ func TestTieGoesToQUIC(t *testing.T) {
 	ep := endpoint("h.example")
 	up := func(proto delivery.Protocol) *leg {
 		l := newLeg(legKey{route: ep.Route}, func() {})
-		l.waiting = 1
+		l.wanted = true
 		l.finish(n.add(&fakeConn{net: n, route: ep.Route, proto: proto}), nil, VerdictUp)
 		return l
 	}
@@ -190,30 +190,53 @@ func answersAfter(d time.Duration) func(context.Context, *fakeConn, *delivery.Re
 	}
 }
 
-// TestColdHerdSharesItsFirstHandshake: nothing is known of the alternative but
-// its advert, so a hundred deliveries learn by one handshake, with proof. When
-// that is up, those beyond its streams get further connections before TCP.
-func TestColdHerdSharesItsFirstHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, n := setup(t, Config{})
-		n.most, n.tcp = 4, tcpAfter(100*time.Millisecond)
-		n.quic = func(ctx context.Context, _ delivery.Alternative) error {
-			n.mu.Lock()
-			if n.proofs == 1 && len(n.quicDials) == 1 && n.waiting != 1 {
-				t.Errorf("%d wait for the first handshake", n.waiting)
+// TestColdHerdProvesAsManyConnectionsAsItFills: nothing is known of the
+// alternative but its advert, so each handshake counts with a proof; those whom
+// one connection carries share it.
+func TestColdHerdProvesAsManyConnectionsAsItFills(t *testing.T) {
+	for herd, dials := range map[int]int{32: 1, 33: 2, 100: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			s, n := setup(t, Config{})
+			n.most, n.quic, n.tcp = 4, after(50*time.Millisecond), tcpAfter(100*time.Millisecond)
+			n.serve = answersAfter(time.Second)
+			ep := endpoint("h.example")
+			advertise(s, ep.Route, `h3=":443"`)
+			over, took := burst(t, s, ep, herd)
+			if quic, tcp, writes, _ := n.counts(); quic != dials || tcp != 0 || writes != herd || n.proofs != herd {
+				t.Errorf("%d QUIC dials, %d over TCP, %d writes, %d asked for a proof", quic, tcp, writes, n.proofs)
 			}
-			n.mu.Unlock()
-			return wait(ctx, 50*time.Millisecond)
-		}
-		n.serve = answersAfter(time.Second)
+			if over[delivery.ProtocolHTTP3] != herd || took != 1050*time.Millisecond {
+				t.Errorf("%v, the last after %v", over, took)
+			}
+		})
+	}
+}
+
+// TestColdHerdToADeadAlternativeCountsOneFailure: who queued behind the handshake
+// leaves for TCP after the stagger, and one verdict is one breakage.
+func TestColdHerdToADeadAlternativeCountsOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials record[Dial]
+		s, n := setup(t, Config{Observer: Observer{Dialed: dials.add}})
+		n.most, n.quic, n.tcp = 4, blackHole, tcpAfter(50*time.Millisecond)
 		ep := endpoint("h.example")
 		advertise(s, ep.Route, `h3=":443"`)
 		over, took := burst(t, s, ep, 100)
-		if quic, tcp, writes, _ := n.counts(); quic != 4 || tcp != 0 || writes != 100 || n.proofs != 1 {
-			t.Errorf("%d QUIC dials, %d over TCP, %d writes, %d with proof", quic, tcp, writes, n.proofs)
-		}
-		if over[delivery.ProtocolHTTP3] != 100 || took != 1100*time.Millisecond {
+		if over[delivery.ProtocolHTTP2] != 100 || took != 300*time.Millisecond {
 			t.Errorf("%v, the last after %v", over, took)
+		}
+		time.Sleep(5 * time.Second)
+		failures := 0
+		for _, d := range dials.get() {
+			if d.QUIC {
+				failures++
+			}
+		}
+		if _, _, _, held := n.counts(); failures != 1 || held != 0 {
+			t.Errorf("%d verdicts, %d slots held", failures, held)
+		}
+		if st := stateOf(s, ep.Route); st != StateBroken {
+			t.Errorf("state %v", st)
 		}
 	})
 }
