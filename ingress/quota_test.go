@@ -116,6 +116,30 @@ func TestTenantsQuotaIsOverAllItsSources(t *testing.T) {
 	})
 }
 
+// TestTenantsQuotaCanBeChangedWhileItServes: given, lowered and taken away.
+func TestTenantsQuotaCanBeChangedWhileItServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := setup(t, Config{})
+		n.sources.set("acme", "a", standardSources()["standard"])
+		sent := 0
+		delays := func(limit *RateLimit, want ...time.Duration) {
+			t.Helper()
+			n.in.SetTenantQuota(limit)
+			for i, d := range want {
+				sent++
+				id := fmt.Sprintf("msg_%d", sent)
+				n.expect(n.post("a", genuine(t, id, vectorBody), vectorBody), http.StatusAccepted, OutcomeBuffered)
+				if got := n.last().Delayed; got != d {
+					t.Errorf("event %d under %+v is delayed by %v, want %v", i, limit, got, d)
+				}
+			}
+		}
+		delays(nil, 0, 0, 0)
+		delays(&RateLimit{PerSecond: 1, Burst: 1}, 0, time.Second, 2*time.Second)
+		delays(nil, 0, 0, 0)
+	})
+}
+
 // brokenQuota is a shared limit whose store is down.
 type brokenQuota struct{}
 

@@ -49,6 +49,43 @@ func TestRetentionRunsByItself(t *testing.T) {
 	})
 }
 
+// TestRetentionCanBeChangedWhileItRuns: what is finished goes when the time that holds
+// now has passed, whatever held when it was finished.
+func TestRetentionCanBeChangedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBench(t, nil, func(c *Config) {
+			c.Retention = Retention{Events: 100 * time.Hour, Dead: 200 * time.Hour, Every: 30 * time.Minute}
+			c.DedupeWindow, c.Watermark.Bytes = time.Hour, -1
+		})
+		noErr(t, b.Start(t.Context()))
+		done := b.publish(eventAt(time.Now(), 1, "done", 1))
+		b.mustCommit(b.delivered(b.ready(1)[0]))
+		dead := b.publish(eventAt(time.Now(), 2, "dead", 2))
+		m := b.died(b.ready(2)[0])
+		m.At = time.Now()
+		b.mustCommit(m)
+		kept := func(event, letter bool) {
+			t.Helper()
+			_, err := b.Event(t.Context(), done.Event)
+			if event != (err == nil) {
+				t.Errorf("the event: %v", err)
+			}
+			if _, _, err = b.DeadLetter(t.Context(), dead.Event, 2); letter != (err == nil) {
+				t.Errorf("the dead letter: %v", err)
+			}
+		}
+		time.Sleep(6 * time.Hour)
+		kept(true, true)
+		b.SetRetention(Retention{Events: 4 * time.Hour, Dead: 200 * time.Hour})
+		time.Sleep(31 * time.Minute)
+		kept(false, true)
+		b.SetRetention(Retention{Events: 4 * time.Hour, Dead: 5 * time.Hour})
+		time.Sleep(31 * time.Minute)
+		kept(false, false)
+		b.close()
+	})
+}
+
 func TestNothingIsLeftOfWhatHasPassed(t *testing.T) {
 	b := openBench(t, nil, func(c *Config) { c.SpoolOver = 30 })
 	old := time.Now().Add(-60 * day).Truncate(time.Hour)

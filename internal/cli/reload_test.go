@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,34 @@ func TestRunningNodeObeysWhatItTookOver(t *testing.T) {
 	if _, _, err := x.subscribe(t, "plain", "http://10.2.0.1/"); err != nil {
 		t.Errorf("http: %v", err)
 	}
+}
+
+// TestRunningNodeJudgesHostsByWhatItTookOver: behind NAT64, and without a dot.
+func TestRunningNodeJudgesHostsByWhatItTookOver(t *testing.T) {
+	x := startReloading(t)
+	if _, _, err := x.node.engine.PutTenant(t.Context(), "t", engine.TenantInput{}); err != nil {
+		t.Fatal(err)
+	}
+	change := func(f func(c *config.Config)) {
+		f(x.next)
+		x.reload()
+	}
+	taken := func(id, url string, want bool) {
+		t.Helper()
+		if _, _, err := x.subscribe(t, id, url); want != (err == nil) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	const throughNAT64, inNetwork = "https://[2001:db8:64::a00:1]/", "https://receiver/" // 10.0.0.1 behind a gateway
+	change(func(c *config.Config) { c.AllowPrivate = []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")} })
+	taken("translated-1", throughNAT64, true)
+	taken("short-1", inNetwork, false)
+	change(func(c *config.Config) {
+		c.NAT64Prefixes = []netip.Prefix{netip.MustParsePrefix("2001:db8:64::/96")}
+		c.Egress.SingleLabelHosts = true
+	})
+	taken("translated-2", throughNAT64, false)
+	taken("short-2", inNetwork, true)
 }
 
 // TestConfigurationIsTakenOverWholeOrNotAtAll: one setting that cannot be taken over

@@ -24,7 +24,7 @@ func TestABadConfigIsRefusedWithEveryFieldNamed(t *testing.T) {
 	}
 	for _, part := range []string{
 		"allow_private[0]", "allow_private[1]: 10.1.2.3/8", "10.0.0.0/8 or 10.1.2.3/32", "allow_private[2]",
-		"nat64_prefixes[0]", "nat64_prefixes[1]", "nat64_prefixes[2]", "deny_extra[0]", "own_listeners[0]",
+		"nat64_prefixes[0]", "nat64_prefixes[1]", "nat64_prefixes[2]", "egress.deny[0]", "own_listeners[0]",
 		"dial_stagger", "proxy: scheme", `no_proxy: entry "a b"`,
 	} {
 		if !strings.Contains(err.Error(), part) {

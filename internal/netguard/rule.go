@@ -105,9 +105,9 @@ const (
 	// SettingNAT64Prefixes is Config.NAT64Prefixes.
 	SettingNAT64Prefixes = "nat64_prefixes"
 	// SettingDenyExtra is Config.DenyExtra; the range has to be taken out of it.
-	SettingDenyExtra = "deny_extra"
+	SettingDenyExtra = "egress.deny"
 	// SettingAllowSingleLabel is Config.AllowSingleLabel.
-	SettingAllowSingleLabel = "allow_single_label"
+	SettingAllowSingleLabel = "egress.single_label_hosts"
 	// SettingAllowHTTP is Config.AllowHTTP (`--allow-http`).
 	SettingAllowHTTP = "allow_http"
 )

@@ -139,10 +139,17 @@ func TestOneTraceFromThePublisherToEveryAttempt(t *testing.T) {
 	}
 }
 
+// TestTracesBegunHereFollowTheRatio: the one that the node began with, and another that
+// it took over since.
 func TestTracesBegunHereFollowTheRatio(t *testing.T) {
-	for ratio, want := range map[float64]int{0: 0, 1: 1} {
+	for _, c := range []struct {
+		first, ratio float64
+		want         int
+	}{{0, 0, 0}, {1, 1, 1}, {0, 1, 1}, {1, 0, 0}} {
+		ratio, want := c.ratio, c.want
 		o := startOTLP(t)
-		e, traces, got := traced(t, o, ratio)
+		e, traces, got := traced(t, o, c.first)
+		traces.SetRatio(ratio)
 		if _, err := e.Publish(t.Context(), "t", engine.EventInput{Topic: "a", Payload: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}

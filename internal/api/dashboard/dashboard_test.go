@@ -370,6 +370,25 @@ func TestReadOnlySessionsChangeNothing(t *testing.T) {
 	}
 }
 
+// TestSessionsFollowANodeThatBecomesReadOnly: whoever is signed in already may no
+// longer change anything, and may again when the node is not read-only any more.
+func TestSessionsFollowANodeThatBecomesReadOnly(t *testing.T) {
+	r := newRig(t, false)
+	cookie := r.signIn("admin")
+	for _, step := range []struct {
+		readOnly bool
+		want     int
+	}{{true, http.StatusForbidden}, {false, http.StatusSeeOther}} {
+		r.SetReadOnly(step.readOnly)
+		if resp := r.do("POST", "/ui/tenants/t/subscribers/s/pause", cookie, nil); resp.StatusCode != step.want {
+			t.Errorf("read-only %v: %d", step.readOnly, resp.StatusCode)
+		}
+	}
+	if len(r.node.changed) != 1 {
+		t.Errorf("it did %v", r.node.changed)
+	}
+}
+
 func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 	r := newRig(t, false)
 	cookie := r.signIn("admin")
