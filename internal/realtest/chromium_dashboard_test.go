@@ -79,7 +79,7 @@ func everyPage(b *browser, n *demoNode) {
 		{"deliveries-empty", "/ui/deliveries?tenant=demo&state=canceled"},
 		{"deliveries-hostile", "/ui/deliveries?tenant=strange&topic=" + url.QueryEscape("invoice.*") + "&signature=" + url.QueryEscape(markup)},
 		{"delivery", "/ui/deliveries/" + n.idOf("tenant=strange&subscriber=redirects")},
-		{"delivery-flaky", "/ui/deliveries/" + n.idOf("tenant=demo&subscriber=flaky")},
+		{"delivery-flaky", "/ui/deliveries/" + n.retried("tenant=demo&subscriber=flaky")},
 		{"delivery-h3", "/ui/deliveries/" + n.idOf("tenant=demo&subscriber=h3")},
 		{"dlq", "/ui/dlq"},
 		{"dlq-empty", "/ui/dlq?tenant=demo"},

@@ -191,3 +191,20 @@ func (n *demoNode) idOf(query string) string {
 	id, _ := rows[0].(map[string]any)["id"].(string)
 	return id
 }
+
+// retried is the delivery with most attempts, which are more than one.
+func (n *demoNode) retried(query string) (id string) {
+	n.t.Helper()
+	most := 1.0
+	rows, _ := n.call("GET", "/v1/deliveries?limit=200&"+query, nil)["data"].([]any)
+	for _, row := range rows {
+		row, _ := row.(map[string]any)
+		if attempts, _ := row["attempts"].(float64); attempts > most {
+			most, id = attempts, row["id"].(string)
+		}
+	}
+	if id == "" {
+		n.t.Fatalf("none of %d deliveries with %s was tried twice", len(rows), query)
+	}
+	return id
+}

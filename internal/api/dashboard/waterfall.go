@@ -55,6 +55,7 @@ type entryRow struct {
 	Reason   string
 	Note     string
 	Next     time.Time
+	NextIn   string // from At to Next
 	Attempt  *attemptRow
 	SinceGap string
 }
@@ -179,6 +180,9 @@ func protocolName(p delivery.Protocol) string {
 func newEntryRow(timeline []delivery.TimelineEntry, i int) entryRow {
 	e := &timeline[i]
 	row := entryRow{At: e.At, State: e.State.String(), Reason: reasonName(e.Reason), Note: e.Note, Next: e.Next}
+	if !e.Next.IsZero() {
+		row.NextIn = span(e.Next.Sub(e.At))
+	}
 	if i > 0 {
 		row.SinceGap = "+" + span(e.At.Sub(timeline[i-1].At))
 	}
