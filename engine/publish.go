@@ -22,8 +22,18 @@ const (
 
 // Publish returns when the event is durable, or an error when it is not.
 func (e *Engine) Publish(ctx context.Context, tenant string, in EventInput) (Receipt, error) {
-	results := e.PublishBatch(ctx, tenant, []EventInput{in})
-	return results[0].Receipt, results[0].Err
+	t, err := e.tenant(tenant)
+	if err != nil {
+		return Receipt{}, err
+	}
+	now := time.Now()
+	p, err := e.published(t, &in, now, nil)
+	if err != nil {
+		return Receipt{}, err
+	}
+	out := e.publishResult(e.store.Publish(ctx, []*delivery.Published{p})[0])
+	e.config.Tracing.published(now, p.Event, in.TraceParent, out)
+	return out.Receipt, out.Err
 }
 
 // PublishBatch publishes many with one sync. Results line up with the input;
@@ -73,7 +83,7 @@ func (e *Engine) publishResult(r delivery.Receipt) PublishResult {
 }
 
 // published turns an input into the fact to store. matches caches topic matches
-// within one batch.
+// within one batch; nil = there is only one event.
 func (e *Engine) published(t *delivery.Tenant, in *EventInput, now time.Time, matches map[string][]delivery.SubscriberNum) (*delivery.Published, error) {
 	event, err := e.event(t, in, now)
 	if err != nil {
@@ -133,8 +143,8 @@ func (e *Engine) event(t *delivery.Tenant, in *EventInput, now time.Time) (*deli
 		f.add("payload", strconv.Itoa(len(in.Payload))+" bytes", fmt.Sprintf("at most %d bytes", e.config.MaxPayload), "send a reference instead, or raise the node's limit")
 	}
 	if event.ContentType == "" {
-		event.ContentType = "application/json"
-	} else if _, _, err := mime.ParseMediaType(event.ContentType); err != nil || strings.ContainsAny(event.ContentType, "\r\n\x00") {
+		event.ContentType = typeJSON
+	} else if !mediaType(event.ContentType) {
 		f.add("content_type", in.ContentType, "a media type", `write "text/plain; charset=utf-8"`)
 	}
 	if len(in.OrderingKey) > maxOrderBytes {
@@ -150,6 +160,17 @@ func (e *Engine) event(t *delivery.Tenant, in *EventInput, now time.Time) (*deli
 	f.schedule(event, in, now)
 	event.TraceParent = e.config.Tracing.begin(traceParent(in.TraceParent))
 	return event, f.err()
+}
+
+const typeJSON = "application/json"
+
+// mediaType reports whether a content type is well-formed (RFC 2045 §5.1).
+func mediaType(s string) bool {
+	if s == typeJSON {
+		return true // nearly always; parsing makes a map
+	}
+	_, _, err := mime.ParseMediaType(s)
+	return err == nil && !strings.ContainsAny(s, "\r\n\x00")
 }
 
 func (f *faults) schedule(event *delivery.Event, in *EventInput, now time.Time) {
@@ -194,7 +215,9 @@ func (e *Engine) recipients(t *delivery.Tenant, in *EventInput, matches map[stri
 	if err != nil {
 		return nil, e.storeFault(fmt.Errorf("publish: match topic: %w", err))
 	}
-	matches[in.Topic] = nums
+	if matches != nil {
+		matches[in.Topic] = nums
+	}
 	return nums, nil
 }
 
@@ -235,7 +258,6 @@ func contentHash(e *delivery.Event, subscribers []string) [16]byte {
 	field([]byte(e.OrderingKey))
 	field([]byte(strings.Join(subscribers, ",")))
 	field(e.Payload)
-	var sum [16]byte
-	copy(sum[:], h.Sum(nil))
-	return sum
+	var sum [sha256.Size]byte
+	return [16]byte(h.Sum(sum[:0]))
 }

@@ -65,9 +65,10 @@ func (c *committer) room(j *job) bool {
 
 // open starts a batch.
 func (c *committer) open() {
-	b := c.spare
-	c.spare = nil
-	if b == nil {
+	var b *building
+	if last := len(c.spare) - 1; last >= 0 {
+		b, c.spare = c.spare[last], c.spare[:last]
+	} else {
 		b = &building{c: c, touched: map[DeliveryRef]struct{}{}}
 	}
 	if b.b == nil {

@@ -83,9 +83,9 @@ type committer struct {
 	sweeps  sweeper
 	taken   []job // from the queue, those before next are in a batch
 	next    int
-	batch   *building // under construction
-	flight  *building // applied, not synced
-	spare   *building // a finished batch's memory
+	batch   *building   // under construction
+	flight  *building   // applied, not synced
+	spare   []*building // memory of finished batches: two alternate
 	timer   *time.Timer
 	elapsed bool // CommitDelay has passed for the batch under construction
 }
@@ -282,5 +282,5 @@ func (c *committer) recycle(b *building) {
 		kept.Reset()
 	}
 	*b = building{c: c, b: kept, jobs: b.jobs[:0], touched: b.touched}
-	c.spare = b
+	c.spare = append(c.spare, b)
 }

@@ -69,7 +69,7 @@ var routes = map[string]access{
 	"PUT " + sourcePath:                {engine.TokenAdmin, inPath},
 	"DELETE " + sourcePath:             {engine.TokenAdmin, inPath},
 
-	"POST " + eventsPath:                     {engine.TokenPublish, inPath},
+	publishRoute:                             {engine.TokenPublish, inPath},
 	"POST " + eventsPath + "/batch":          {engine.TokenPublish, inPath},
 	"GET " + eventsPath:                      {engine.TokenRead, inPath},
 	"GET " + eventsPath + "/{id}":            {engine.TokenRead, inPath},
@@ -120,7 +120,7 @@ func (g *guarded) HandleFunc(pattern string, handler func(http.ResponseWriter, *
 	}
 	g.mounted = append(g.mounted, pattern)
 	g.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if p := need.refuse(callerOf(r.Context()), r); p != nil {
+		if p := need.refuse(callerOf(r.Context()), r, r.PathValue("tenant")); p != nil {
 			writeProblem(w, r, p)
 			return
 		}
@@ -161,8 +161,8 @@ func callerOf(ctx context.Context) caller {
 }
 
 // refuse returns the problem of a caller that may not use the route, nil if it
-// may.
-func (a access) refuse(c caller, r *http.Request) *Problem {
+// may. tenant is the one in the path, "" if there is none.
+func (a access) refuse(c caller, r *http.Request, tenant string) *Problem {
 	if c.Scope == engine.TokenAdmin {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (a access) refuse(c caller, r *http.Request) *Problem {
 	}
 	switch a.reach {
 	case inPath:
-		if tenant := r.PathValue("tenant"); tenant != c.Tenant {
+		if tenant != c.Tenant {
 			return forbidden(fmt.Sprintf("this needs a token with the scope %s for tenant %q; yours is for tenant %q", a.text(), clip(tenant), c.Tenant))
 		}
 	case inQuery:

@@ -75,23 +75,30 @@ func (s *Server) identify(token string) (caller, error) {
 // authenticate lets a request through only with a token, on loopback too.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := bearer(r)
-		detail := "send the API token as Authorization: Bearer TOKEN"
-		if ok {
-			who, err := s.identify(token)
-			if err == nil {
-				assumeJSON(r)
-				next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
-				return
-			}
-			detail = engine.ErrToken.Error()
-			if errors.Is(err, engine.ErrTokenExpired) {
-				detail = engine.ErrTokenExpired.Error() + "; an admin can make another"
-			}
+		if who, ok := s.admit(w, r); ok {
+			assumeJSON(r)
+			next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
 		}
-		w.Header().Set("WWW-Authenticate", `Bearer realm="dispatcher"`)
-		writeProblem(w, r, newProblem(http.StatusUnauthorized, detail))
 	})
+}
+
+// admit returns who makes a request, or answers that there is no telling.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (who caller, ok bool) {
+	token, ok := bearer(r)
+	detail := "send the API token as Authorization: Bearer TOKEN"
+	if ok {
+		who, err := s.identify(token)
+		if err == nil {
+			return who, true
+		}
+		detail = engine.ErrToken.Error()
+		if errors.Is(err, engine.ErrTokenExpired) {
+			detail = engine.ErrTokenExpired.Error() + "; an admin can make another"
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="dispatcher"`)
+	writeProblem(w, r, newProblem(http.StatusUnauthorized, detail))
+	return caller{}, false
 }
 
 // dashboardAccess says what a token may do in the dashboard, which shows the whole

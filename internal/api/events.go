@@ -79,7 +79,12 @@ type (
 	}
 )
 
-const eventsPath = "/v1/tenants/{tenant}/events"
+const (
+	beforeTenant = "/v1/tenants/"
+	behindTenant = "/events"
+	eventsPath   = beforeTenant + "{tenant}" + behindTenant
+	publishRoute = "POST " + eventsPath
+)
 
 func (s *Server) registerEvents(mux *guarded) {
 	s.describePublish(mux)

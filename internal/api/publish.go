@@ -22,9 +22,14 @@ func receiptOut(r engine.Receipt) Receipt {
 	return Receipt{ID: r.ID, Deliveries: r.Deliveries, Deduplicated: r.Deduplicated}
 }
 
-// publish is POST …/events. It is outside of huma: its cost is paid per event,
-// and the payload's bytes must stay as they came.
+// publish is POST …/events, however its path is written.
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
+	s.publishFor(w, r, r.PathValue("tenant"))
+}
+
+// publishFor is outside of huma: its cost is paid per event, and the payload's
+// bytes must stay as they came.
+func (s *Server) publishFor(w http.ResponseWriter, r *http.Request, tenant string) {
 	body, release, err := s.readBody(w, r, s.maxEvent())
 	if err != nil {
 		writeProblem(w, r, problemFor(err, s.logger))
@@ -37,7 +42,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	in.TraceParent = r.Header.Get("Traceparent")
-	receipt, err := s.node.Publish(r.Context(), r.PathValue("tenant"), in)
+	receipt, err := s.node.Publish(r.Context(), tenant, in)
 	if err != nil {
 		writeProblem(w, r, problemFor(err, s.logger))
 		return
@@ -57,11 +62,13 @@ func writeReceipt(w http.ResponseWriter, receipt engine.Receipt) {
 	buf = append(buf, `","deliveries":`...)
 	buf = strconv.AppendInt(buf, int64(receipt.Deliveries), 10)
 	buf = append(buf, "}\n"...)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(buf)))
+	w.Header()["Content-Type"] = typeJSON // the length is added by net/http
 	w.WriteHeader(http.StatusAccepted)
 	_, _ = w.Write(buf)
 }
+
+// typeJSON is the value of a header; nobody may change it.
+var typeJSON = []string{"application/json"}
 
 // maxEvent bounds an event's JSON: base64 grows a payload by a third.
 func (s *Server) maxEvent() int64 { return s.config.MaxPayload/3*4 + maxEnvelope }
@@ -80,25 +87,23 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 	if release, err = s.bodies.hold(r.Context(), w, size); err != nil {
 		return nil, nil, readFault(err)
 	}
-	if body, err = readBounded(http.MaxBytesReader(w, r.Body, most), r.ContentLength, most, hint); err != nil {
+	if r.ContentLength > 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
+		_ = r.Body.Close() // or net/http looks whether something is left
+		err = readFault(err)
+	} else if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most)); err != nil {
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
+			err = tooLarge("more", most, hint)
+		} else {
+			err = readFault(err)
+		}
+	}
+	if err != nil {
 		release()
 		return nil, nil, err
 	}
 	return body, release, nil
-}
-
-// readBounded reads a body of a known length, or of length -1.
-func readBounded(limited io.Reader, length, most int64, hint string) ([]byte, error) {
-	if length > 0 {
-		body := make([]byte, length)
-		_, err := io.ReadFull(limited, body)
-		return body, readFault(err)
-	}
-	body, err := io.ReadAll(limited)
-	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, tooLarge("more", most, hint)
-	}
-	return body, readFault(err)
 }
 
 func readFault(err error) error {

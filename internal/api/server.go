@@ -91,7 +91,13 @@ func New(node Node, config Config) (*Server, error) {
 func (s *Server) SetDashboardReadOnly(readOnly bool) { s.dashboard.SetReadOnly(readOnly) }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if tenant, ok := publishedFor(r); ok {
+		s.publishDirectly(w, r, tenant)
+		return
+	}
+	s.handler.ServeHTTP(w, r)
+}
 
 // Drain makes GET /readyz answer 503 from now on, for a node that is about to
 // stop. Everything else goes on: balancers notice only at their next look.
