@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -83,21 +84,23 @@ func BenchmarkRoundTrip(b *testing.B) {
 			}
 			defer tr.Close(context.Background())
 			want := Want{HTTP3: proto == delivery.ProtocolHTTP3, Alternative: delivery.Alternative{Port: ep.Route.Origin.Port}, TCP: TCPOptions{Protocol: proto}}
+			ctx, cancel := context.WithTimeout(b.Context(), time.Hour) // an attempt has a deadline
+			defer cancel()
 			b.ReportAllocs()
 			defer reportCPU(b)()
 			for b.Loop() {
 				conn, warm := tr.Warm(ep, want)
 				if !warm {
 					if want.HTTP3 {
-						conn, err = tr.DialQUIC(b.Context(), ep, want.Alternative)
+						conn, err = tr.DialQUIC(ctx, ep, want.Alternative)
 					} else {
-						conn, err = tr.DialTCP(b.Context(), ep, want.TCP)
+						conn, err = tr.DialTCP(ctx, ep, want.TCP)
 					}
 					if err != nil {
 						b.Fatal(err)
 					}
 				}
-				resp, err := conn.RoundTrip(b.Context(), post(ep, benchBody))
+				resp, err := conn.RoundTrip(ctx, post(ep, benchBody))
 				if err != nil || resp.Status != 200 {
 					b.Fatal(resp, err)
 				}

@@ -36,7 +36,7 @@ type http1Wire struct {
 
 	in      headerLimit
 	reader  *bufio.Reader
-	fd      syscall.RawConn  // nil if there is none
+	peek    *socketPeek      // nil: nobody looks
 	asked   bool             // a request was answered; owned by the slot's holder
 	answers chan http1Answer // room for one, so read never waits
 	resume  chan bool        // the same: the body was read, go on or end
@@ -81,7 +81,9 @@ func newHTTP1Wire(l *link, conn net.Conn, raw *rawConn, connect time.Duration, m
 	}
 	w.reader = bufio.NewReader(&w.in)
 	if c, ok := raw.Conn.(syscall.Conn); ok {
-		w.fd, _ = c.SyscallConn() // without it nobody looks
+		if fd, err := c.SyscallConn(); err == nil {
+			w.peek = newSocketPeek(fd)
+		}
 	}
 	return w
 }
@@ -207,12 +209,16 @@ func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 		giveHead(head)
 		return nil, &failure{err: err}
 	}
-	stop := context.AfterFunc(ctx, w.close)
-	wrote := w.write(ex, head)
-	got := <-w.answers
+	wrote := w.write(ctx, ex, head)
+	var got http1Answer
+	select {
+	case got = <-w.answers:
+	case <-ctx.Done():
+		w.close()
+		got = <-w.answers
+	}
 	err = wrote.wait(got.err != nil)
 	if got.err != nil {
-		stop()
 		if err == nil || !errors.Is(err, errSealed) && !errors.Is(got.err, os.ErrDeadlineExceeded) {
 			err = got.err
 		}
@@ -221,24 +227,26 @@ func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *fail
 	w.asked = true
 	w.noteKeepAlive(got.resp.Header)
 	if !got.rest {
-		return &answer{resp: got.resp, body: got.body, finish: func(bool) {
-			stop()
-			if err != nil {
-				w.close() // it has half a request
-			}
-		}}, nil
+		if err != nil {
+			w.close() // it has half a request
+		}
+		return &answer{resp: got.resp, body: got.body, finish: nothingHeld}, nil
 	}
+	stop := context.AfterFunc(ctx, w.close) // the requester reads on, and waits for nothing else
 	return &answer{resp: got.resp, finish: func(done bool) {
 		stop()
 		w.finish(done && err == nil && !got.resp.Close && w.clean())
 	}}, nil
 }
 
+// nothingHeld ends an answer that was read.
+func nothingHeld(bool) {}
+
 // begin makes ex the request that is under way. Whatever lies in the socket then
 // would be taken for its answer, and an end of the connection for its failure, so
 // the kernel is asked. Before the first request it may hold TLS session tickets.
 func (w *http1Wire) begin(ex *exchange) error {
-	if w.asked && w.fd != nil && pending(w.fd) {
+	if w.asked && w.peek != nil && w.peek.pending() {
 		w.close()
 		return errUnsolicited
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -118,14 +119,18 @@ func (w *writing) wait(ended bool) error {
 }
 
 // write writes the request. It does not wait for a large one: the peer may answer
-// before it has read it. The head is given away.
-func (w *http1Wire) write(ex *exchange, head *[]byte) writing {
+// before it has read it. A small one hardly ever has to wait for room in the
+// socket, and then until ctx's deadline. The head is given away.
+func (w *http1Wire) write(ctx context.Context, ex *exchange, head *[]byte) writing {
 	body := ex.req.Body
 	if ex.req.Open == nil && len(body) <= oneWrite {
+		deadline, _ := ctx.Deadline()
+		_ = w.raw.SetWriteDeadline(deadline) // fails only on a closed connection
 		*head = append(*head, body...)
 		ex.body.sent.Store(ex.req.Length)
 		return writing{err: w.writeAll(ex, head, nil)}
 	}
+	_ = w.raw.SetWriteDeadline(time.Time{})
 	done := make(chan error, 1)
 	go func() { done <- w.writeAll(ex, head, &ex.body) }()
 	return writing{done: done}

@@ -4,5 +4,9 @@ package transport
 
 import "syscall"
 
-// pending says that there is nothing to read: here only the reader finds out.
-func pending(syscall.RawConn) bool { return false }
+// socketPeek says that there is nothing to read: here only the reader finds out.
+type socketPeek struct{}
+
+func newSocketPeek(syscall.RawConn) *socketPeek { return &socketPeek{} }
+
+func (*socketPeek) pending() bool { return false }
