@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
@@ -220,12 +221,12 @@ func (a *actor) nextJobLocked(now instant) jobKind {
 	case !a.servingLocked() || a.Breaker == delivery.BreakerOpen:
 		return jobNone
 	}
-	return a.nextPageLocked()
+	return a.nextPageLocked(now)
 }
 
 // nextPageLocked picks the next page. A half-open circuit wants one row: the
 // oldest that is due.
-func (a *actor) nextPageLocked() jobKind {
+func (a *actor) nextPageLocked(now instant) jobKind {
 	want := a.worthLocked()
 	inMemory := a.readyRowsLocked() + a.leasing.n
 	if a.Breaker == delivery.BreakerHalfOpen && (inMemory > 0 || a.flight.n > 0) {
@@ -245,11 +246,25 @@ func (a *actor) nextPageLocked() jobKind {
 	}
 	for i := range a.lanes {
 		l := &a.lanes[i]
-		if l.disk && !l.busy && l.reserved == 0 && l.rows <= want/2 {
+		if l.disk && !l.busy && l.reserved == 0 && l.lowLocked(want, now) {
 			return jobLane + jobKind(i) //nolint:gosec // three lanes
 		}
 	}
 	return jobNone
+}
+
+// pageWithin is how long a page's read and lease usually take at most.
+const pageWithin = 50 * time.Millisecond
+
+// lowLocked reports whether a lane's next page is due, where want rows are worth
+// having. The fewer are left, the more one page brings; but those that are left have
+// to last until it is there, at the pace of the last page.
+func (l *lane) lowLocked(want int, now instant) bool {
+	if l.rows > want/2 || l.rows <= want/4 {
+		return l.rows <= want/4
+	}
+	used := l.page - l.rows
+	return used <= 0 || now.sub(l.pageAt)/time.Duration(used)*time.Duration(l.rows) < pageWithin
 }
 
 // worthLocked is how many rows per lane are worth having in memory.
