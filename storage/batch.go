@@ -16,7 +16,6 @@ type building struct {
 	b       *pebble.Batch
 	jobs    []job // answered when the batch is durable
 	info    BatchInfo
-	payload int  // bytes of payload in it
 	urgent  bool // somebody waits for it
 	closed  bool // nothing more may be added
 	applied time.Time
@@ -51,7 +50,7 @@ func (c *committer) fill() {
 func (c *committer) room(j *job) bool {
 	alone := j.step != nil && j.step.alone
 	if b := c.batch; b != nil {
-		full := b.info.Publishes+b.info.Facts >= c.cfg.CommitFacts || b.payload >= c.cfg.CommitBytes
+		full := b.info.Publishes+b.info.Facts >= c.cfg.CommitFacts || b.b.Len() >= c.cfg.CommitBytes
 		if b.closed || full || alone {
 			b.closed, b.urgent = true, true
 			return false
@@ -72,7 +71,8 @@ func (c *committer) open() {
 		b = &building{c: c, touched: map[DeliveryRef]struct{}{}}
 	}
 	if b.b == nil {
-		b.b = c.db.NewBatch()
+		// Full batches keep their memory, too: it grows in powers of two.
+		b.b = c.db.NewBatch(pebble.WithMaxRetainedSizeBytes(2 * c.cfg.CommitBytes))
 	}
 	c.batch, c.elapsed = b, false
 	if err := c.sweeps.run(c.db, b.b, c.meta.next); err != nil {

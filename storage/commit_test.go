@@ -99,6 +99,45 @@ func TestPublishersSideBySideShareOneFsync(t *testing.T) {
 	})
 }
 
+// Batches that grow without a bound get memory tables of their own.
+func TestABatchTakesNoMoreOnceItIsLarge(t *testing.T) {
+	const limit, size = 64 << 10, 20 << 10
+	synctest.Test(t, func(t *testing.T) {
+		var batches []BatchInfo
+		b, g := gated(t, func(c *Config) {
+			c.CommitBytes = limit
+			c.Observer.Batch = func(i BatchInfo) { batches = append(batches, i) }
+		})
+		g.shut()
+		var wg sync.WaitGroup
+		for i := range 13 {
+			wg.Go(func() {
+				x := eventAt(time.Now(), uint64(i), fmt.Sprint(i), 1)
+				x.Event.Payload = make([]byte, size)
+				if r := b.Publish(context.Background(), []*delivery.Published{x}); r[0].Err != nil {
+					t.Error(r[0].Err)
+				}
+			})
+			if i == 0 {
+				synctest.Wait() // the first is on its way, the others meet behind it
+			}
+		}
+		synctest.Wait()
+		batches = nil
+		g.lift()
+		wg.Wait()
+		if len(batches) != 4 { // one, and three of four
+			t.Errorf("%d batches", len(batches))
+		}
+		for _, i := range batches {
+			if i.Bytes > limit+size {
+				t.Errorf("a batch of %d bytes", i.Bytes)
+			}
+		}
+		b.close()
+	})
+}
+
 func TestABatchOfAThousandEventsCostsOneFsync(t *testing.T) {
 	b, g := gated(t, func(c *Config) { c.MemTable = 16 << 20 })
 	batch := func() int64 {

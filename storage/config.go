@@ -42,8 +42,9 @@ type Config struct {
 	CommitDelay time.Duration
 	// CommitFacts is how many facts one batch holds at most; 0 = 4096.
 	CommitFacts int
-	// CommitBytes is how many bytes of payload one batch holds at most (one fact
-	// more than that at least); 0 = 8 MiB.
+	// CommitBytes is the size in bytes at which a batch takes no more; 0 = 1 MiB,
+	// less with small memory tables. Batches of half a memory table get a table of
+	// their own, which is sorted, flushed and compacted by itself.
 	CommitBytes int
 
 	// StallAfter is how long the disk may take over one batch before the store does
@@ -116,7 +117,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Cache, 16<<20)
 	orDefault(&c.CommitDelay, 3*time.Millisecond)
 	orDefault(&c.CommitFacts, 4096)
-	orDefault(&c.CommitBytes, 8<<20)
+	orDefault(&c.CommitBytes, int(min(1<<20, c.MemTable/8)))
 	orDefault(&c.StallAfter, 10*time.Second)
 	orDefault(&c.DedupeWindow, 4*day)
 	orDefault(&c.DedupeMemory, 12<<20)

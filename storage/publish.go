@@ -206,7 +206,6 @@ func (c *committer) addPublish(b *building, p *publishing) {
 		}
 		c.dedupe.add(x)
 		pos := b.apply(x)
-		b.payload += len(x.Event.Payload)
 		*r = delivery.Receipt{
 			Event: x.Event.Key, ID: x.Event.ID, Position: pos, Deliveries: len(x.Targets),
 		}
