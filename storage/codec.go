@@ -129,6 +129,15 @@ func (d *decoder) bytes() []byte {
 
 func (d *decoder) string() string { return string(d.bytes()) }
 
+// stringLike is string, and the same memory as known where that is equal.
+func (d *decoder) stringLike(known string) string {
+	b := d.bytes()
+	if string(b) == known {
+		return known
+	}
+	return string(b)
+}
+
 func (d *decoder) bool() bool {
 	switch d.byte() {
 	case 0:

@@ -82,6 +82,12 @@ func appendEventHead(b []byte, e *delivery.Event) []byte {
 
 // eventHead reads what appendEventHead wrote.
 func (d *decoder) eventHead(key delivery.EventKey) *delivery.Event {
+	return d.eventHeadLike(key, &delivery.Event{})
+}
+
+// eventHeadLike is eventHead, for an event that shares its topic and content type
+// with another one where they are equal.
+func (d *decoder) eventHeadLike(key delivery.EventKey, like *delivery.Event) *delivery.Event {
 	d.version("event")
 	flags := d.byte()
 	e := &delivery.Event{Key: key, PrioritySet: flags&eventPrioritySet != 0}
@@ -95,8 +101,8 @@ func (d *decoder) eventHead(key delivery.EventKey) *delivery.Event {
 	} else {
 		e.ID = d.string()
 	}
-	e.Topic = d.string()
-	e.ContentType = d.string()
+	e.Topic = d.stringLike(like.Topic)
+	e.ContentType = d.stringLike(like.ContentType)
 	e.Priority = delivery.Priority(d.byte())
 	if flags&eventHasOrdering != 0 {
 		e.OrderingKey = d.string()
@@ -212,6 +218,21 @@ func decodeEvent(key delivery.EventKey, value []byte, payload bool) (*delivery.E
 		return nil, nil, err
 	}
 	return e, targets, nil
+}
+
+// decodeEventLike is decodeEvent with the payload and without the targets; see
+// [decoder.eventHeadLike].
+func decodeEventLike(key delivery.EventKey, value []byte, like *delivery.Event) (*delivery.Event, error) {
+	d := decoder{b: value}
+	e := d.eventHeadLike(key, like)
+	for range d.count(2) {
+		d.target()
+	}
+	d.payload(e, true)
+	if err := d.end("event"); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // payload takes the rest of the value as the payload of e.

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -533,4 +534,28 @@ func FuzzDecodeValues(f *testing.F) {
 		}
 		_, _ = parseSpoolName(string(key))
 	})
+}
+
+// TestEventsThatShareTexts: whatever an event shares its texts with, it reads the same,
+// and a row that is cut off is refused.
+func TestEventsThatShareTexts(t *testing.T) {
+	g := newGen(11)
+	like := &delivery.Event{}
+	for range 500 {
+		x := g.event()
+		x.Topic = []string{like.Topic, "a.b", ""}[g.IntN(3)]
+		x.ContentType = []string{like.ContentType, "text/plain", x.Topic}[g.IntN(3)]
+		value := append(appendTargets(appendEventHead(nil, x), []delivery.Target{{Subscriber: 3}, {Subscriber: 5, Key: 7}}), x.Payload...)
+		want, _, err := decodeEvent(x.Key, value, true)
+		noErr(t, err)
+		got, err := decodeEventLike(x.Key, value, like)
+		noErr(t, err)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("beside %+v\ngot  %+v\nwant %+v", like, got, want)
+		}
+		if _, err := decodeEventLike(x.Key, value[:g.IntN(len(value))], like); !errors.Is(err, errCorrupt) {
+			t.Fatalf("a part of the row: %v", err)
+		}
+		like = got
+	}
 }

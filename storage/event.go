@@ -65,6 +65,7 @@ func (s *Store) EventPage(keys []delivery.EventKey, most int64) (out []*delivery
 		}
 		defer it.Close()
 		var buf [17]byte
+		last := &delivery.Event{}
 		for i, key := range keys {
 			row := appendEventRow(buf[:0], key)
 			if i > 0 && keys[i-1] == key {
@@ -84,9 +85,10 @@ func (s *Store) EventPage(keys []delivery.EventKey, most int64) (out []*delivery
 			if most -= int64(len(v)); most < 0 {
 				return nil
 			}
-			if out[i], _, err = decodeEvent(key, v, true); err != nil {
+			if last, err = decodeEventLike(key, v, last); err != nil {
 				return fmt.Errorf("event %s: %w", key, err)
 			}
+			out[i] = last
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package storage
 import (
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -35,18 +36,28 @@ func newMerge(key, value []byte) (pebble.ValueMerger, error) {
 
 // appendMerge concatenates, oldest first. Of a long timeline it keeps both ends;
 // see shortenTimeline. Operands come from either side, mostly one or two, and from
-// the newest on.
+// the newest on. Each timeline is merged once in every flush and compaction that it
+// goes through, so what one has used serves the next: Pebble closes it when the
+// value has been copied.
 type appendMerge struct {
 	buf  []byte
 	from int // what is in use begins here; before it there is room for what is older
 }
 
+var appendMerges = sync.Pool{New: func() any { return new(appendMerge) }}
+
+// maxKeptMerge is the size in bytes up to which a merge's buffer is used again.
+const maxKeptMerge = 4 << 10
+
 // appendRoom is room for the beginning of a usual timeline.
 const appendRoom = 48
 
 func newAppendMerge(value []byte) *appendMerge {
-	m := &appendMerge{buf: make([]byte, appendRoom+len(value)), from: appendRoom}
-	copy(m.buf[m.from:], value)
+	m := appendMerges.Get().(*appendMerge) //nolint:errcheck // the pool's only type
+	if room := appendRoom + len(value); cap(m.buf) < room {
+		m.buf = make([]byte, room, 2*room)
+	}
+	m.buf, m.from = append(m.buf[:appendRoom], value...), appendRoom
 	return m
 }
 
@@ -73,7 +84,15 @@ func (m *appendMerge) Finish(includesBase bool) ([]byte, io.Closer, error) {
 	if includesBase {
 		v = shortenTimeline(v)
 	}
-	return v, nil, nil
+	return v, m, nil
+}
+
+// Close implements io.Closer.
+func (m *appendMerge) Close() error {
+	if cap(m.buf) <= maxKeptMerge {
+		appendMerges.Put(m)
+	}
+	return nil
 }
 
 // sumMerge adds.

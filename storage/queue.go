@@ -85,6 +85,9 @@ func readRows(db *pebble.DB, from, end []byte, limit int, lease []byte) ([]deliv
 		if err != nil {
 			return nil, err
 		}
+		if rows == nil {
+			rows = make([]delivery.Row, 0, min(limit, 32))
+		}
 		rows = append(rows, row)
 	}
 	if err := it.Error(); err != nil || len(rows) == 0 || lease == nil {
