@@ -30,7 +30,7 @@ func (r *engineRun) kill(ctx context.Context, round int) error {
 		Workload: "kill", Round: round + 1, Subscribers: r.c.Subscribers, Events: r.c.Kill, Deliveries: r.c.Kill,
 		Kill: &Kill{Queued: r.c.Kill},
 	}
-	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe); err != nil {
+	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe, 0); err != nil {
 		return err
 	}
 	if err := r.killInTheMiddle(ctx, n, &m); err != nil {

@@ -42,6 +42,8 @@ type Measure struct {
 	// Disk is what a sync of the data directory's disk took right before; with
 	// latency before and after.
 	Disk stats.Latency `json:"disk_sync"`
+	// PacedDisk is, with latency, what one took after it at the rate of the events.
+	PacedDisk stats.Latency `json:"disk_sync_paced,omitzero"`
 	// Ack is from a publish's request to its answer.
 	Ack    stats.Latency `json:"ack"`
 	AckCDF []stats.Point `json:"ack_cdf,omitempty"`

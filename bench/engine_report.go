@@ -217,7 +217,8 @@ func (r *engineRun) latencies() report.Section {
 	table := report.Table{Columns: []string{"", "p50 ms", "p90 ms", "p99 ms", "max ms"}, Rows: [][]string{
 		latencyRow("publish to receiver", m, func(m Measure) stats.Latency { return m.Seen.Latency }),
 		latencyRow("publish to 202", m, func(m Measure) stats.Latency { return m.Ack }),
-		latencyRow("a sync of 4 KiB on that disk, before or after, the worse", m, func(m Measure) stats.Latency { return m.Disk }),
+		latencyRow("a sync of 4 KiB on that disk, one after the other, before or after, the worse", m, func(m Measure) stats.Latency { return m.Disk }),
+		latencyRow("the same at the rate of the events, after", m, func(m Measure) stats.Latency { return m.PacedDisk }),
 	}}
 	last := m[len(m)-1]
 	plot := report.Plot{Title: "Latency at a steady rate (last round)", X: "ms", Y: "share", Kind: report.Steps, LogX: true, Series: []report.Line{

@@ -101,7 +101,7 @@ func (r *engineRun) measured(ctx context.Context, n *node, w workload, m *Measur
 			return fmt.Errorf("prepare: %w", err)
 		}
 	}
-	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe); err != nil {
+	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe, 0); err != nil {
 		return err
 	}
 	profiled := r.profile(ctx, n, w, round)
@@ -267,16 +267,18 @@ func (r *engineRun) latency() workload {
 }
 
 // probeAgain times the disk after a workload as well and keeps the worse: the
-// disk of that moment is one that was at least as bad once.
+// disk of that moment is one that was at least as bad once. Then it is timed at
+// the rate of the events: what is idle in between takes longer to answer.
 func (r *engineRun) probeAgain(_ context.Context, _ *node, _ string, m *Measure) error {
-	after, err := host.Syncs(r.dir.Path, 4*diskProbe)
+	after, err := host.Syncs(r.dir.Path, 4*diskProbe, 0)
 	if err != nil {
 		return err
 	}
 	if after.P99 > m.Disk.P99 {
 		m.Disk = after
 	}
-	return nil
+	m.PacedDisk, err = host.Syncs(r.dir.Path, 8*diskProbe, time.Duration(float64(time.Second)/r.c.Rate))
+	return err
 }
 
 // hang measures the healthy subscribers while another one, with a backlog of

@@ -53,7 +53,7 @@ func measure(workload string, round, subscribers int, rate float64) Measure {
 	m := Measure{
 		Workload: workload, Round: round, Subscribers: subscribers, Events: 1000, Deliveries: 1000,
 		Floor: FloorRate{Rate: 20_000, Concurrency: 32, CPU: 40}, FloorConn: FloorRate{Rate: 25_000, Concurrency: 16, CPU: 30},
-		Disk: latency(0.4), Ack: latency(1), AcceptRate: rate * 2,
+		Disk: latency(0.4), PacedDisk: latency(0.6), Ack: latency(1), AcceptRate: rate * 2,
 		Seen: load.Seen{Expected: 1000, Arrived: 1000, Latency: latency(2), CDF: []stats.Point{{X: 1, Y: 0.5}, {X: 8, Y: 1}}, Timeline: []stats.Point{{X: 0, Y: rate}}},
 	}
 	m.timed(1000/rate, 1000)

@@ -171,7 +171,7 @@ func (r *isolationRun) subscribe(ctx context.Context, n *node, tenant string, at
 
 // pair measures both sides, every other time the disturbed one first.
 func (r *isolationRun) pair(ctx context.Context, n *node, t trial, round int) error {
-	disk, err := host.Syncs(r.dir.Path, diskProbe)
+	disk, err := host.Syncs(r.dir.Path, diskProbe, 0)
 	if err != nil {
 		return err
 	}

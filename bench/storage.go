@@ -147,7 +147,7 @@ func (r *storageRun) publish(ctx context.Context, round, publishers int) error {
 	task := storageTask{Publishers: publishers, Events: events, Body: r.c.Body, Subscribers: 1000, Seed: r.c.Run.Seed}
 	m := PublishMeasure{Round: round + 1, Publishers: publishers, Events: events}
 	var err error
-	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe); err != nil {
+	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe, 0); err != nil {
 		return err
 	}
 	var raw, got storageResult
@@ -198,7 +198,7 @@ func (r *storageRun) backlog(ctx context.Context) (err error) {
 	}
 	m := &BacklogMeasure{Rows: r.c.Rows, Subscribers: r.c.Subscribers}
 	r.data.Backlog = m
-	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe); err != nil {
+	if m.Disk, err = host.Syncs(r.dir.Path, diskProbe, 0); err != nil {
 		return err
 	}
 	if err := r.register(ctx, task); err != nil {

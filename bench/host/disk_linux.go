@@ -44,7 +44,10 @@ const (
 // Syncs overwrites blocks of 4 KiB in place, one fdatasync each, for a while,
 // and describes how long each took. It is the cheapest durable write there is:
 // the file's size and layout do not change.
-func Syncs(dir string, during time.Duration) (result stats.Latency, err error) {
+//
+// With every above zero a sync begins that often, and the disk and the processor
+// rest between: then each takes several times as long as one after the other.
+func Syncs(dir string, during, every time.Duration) (result stats.Latency, err error) {
 	f, err := os.CreateTemp(dir, "sync-probe-")
 	if err != nil {
 		return stats.Latency{}, fmt.Errorf("probe syncs: %w", err)
@@ -58,8 +61,13 @@ func Syncs(dir string, during time.Duration) (result stats.Latency, err error) {
 	}
 	block := make([]byte, probeBlock)
 	var took []time.Duration
-	for at, end := int64(0), time.Now().Add(during); len(took) == 0 || time.Now().Before(end); at = (at + probeBlock) % probeFile {
+	next := time.Now()
+	for at, end := int64(0), next.Add(during); len(took) == 0 || time.Now().Before(end); at = (at + probeBlock) % probeFile {
 		block[0]++
+		next = next.Add(every)
+		if every > 0 {
+			time.Sleep(time.Until(next))
+		}
 		start := time.Now()
 		if _, err := f.WriteAt(block, at); err != nil {
 			return stats.Latency{}, fmt.Errorf("probe syncs: %w", err)

@@ -16,6 +16,6 @@ func Disk(dir string) (string, error) {
 }
 
 // Syncs is only known on Linux.
-func Syncs(string, time.Duration) (stats.Latency, error) {
+func Syncs(string, time.Duration, time.Duration) (stats.Latency, error) {
 	return stats.Latency{}, fmt.Errorf("probe syncs: %w", errors.ErrUnsupported)
 }

@@ -71,14 +71,18 @@ func TestADirectoryInMemoryIsRefused(t *testing.T) {
 
 func TestSyncsAreTimed(t *testing.T) {
 	dir := t.TempDir()
-	got, err := Syncs(dir, 0)
+	got, err := Syncs(dir, 0, 0)
 	if err != nil || got.N != 1 {
 		t.Errorf("%+v %v", got, err)
+	}
+	start := time.Now()
+	if got, err = Syncs(dir, 4*time.Millisecond, 2*time.Millisecond); err != nil || got.N > 3 || time.Since(start) < 4*time.Millisecond {
+		t.Errorf("at a pace: %+v %v", got, err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("the probe left %v", left)
 	}
-	if _, err := Syncs(filepath.Join(dir, "missing"), 0); err == nil {
+	if _, err := Syncs(filepath.Join(dir, "missing"), 0, 0); err == nil {
 		t.Error("a missing directory was probed")
 	}
 }
