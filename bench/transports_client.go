@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -281,9 +280,9 @@ func (r *blockRun) try(ctx context.Context, i, try int) (*delivery.Response, tra
 	ep := r.client.servers.route(r.block.Endpoints[i])
 	return r.stack.do(ctx, ep, &delivery.Request{
 		Path: "/hook", Host: ep.Route.Origin.Authority(), Body: r.body, Length: int64(len(r.body)),
-		Header: http.Header{
-			"Content-Type": {"application/json"}, "User-Agent": {"dispatcher-bench"},
-			"Webhook-Id": {r.block.Tag + "-" + strconv.Itoa(i)}, "Webhook-Attempt": {strconv.Itoa(try)},
+		Headers: []delivery.Header{
+			{Name: "Content-Type", Value: "application/json"}, {Name: "User-Agent", Value: "dispatcher-bench"},
+			{Name: "Webhook-Id", Value: r.block.Tag + "-" + strconv.Itoa(i)}, {Name: "Webhook-Attempt", Value: strconv.Itoa(try)},
 		},
 	})
 }

@@ -57,10 +57,13 @@ type Alternative struct {
 // Request is one POST, ready to be written. It is written at most once, unless
 // the first write was proven not to have been processed.
 type Request struct {
-	Path   string      // origin-form target: path and query
-	Host   string      // authority as in the subscriber's URL
-	Header http.Header // canonical names; owned by the request
-	Body   []byte      // nil when Open is set
+	Path string // origin-form target: path and query
+	Host string // authority as in the subscriber's URL
+	// Headers have canonical names and are sent in this order. Nobody writes to
+	// them any more: a resend on another connection may overlap with a stack that
+	// still reads them.
+	Headers []Header
+	Body    []byte // nil when Open is set
 	// Open opens a large body for streaming; it may be called again for a resend.
 	Open    func() (io.ReadCloser, error)
 	Length  int64 // bytes of the body
@@ -68,6 +71,16 @@ type Request struct {
 	// Valid is asked immediately before the first byte leaves: false aborts the
 	// request as never sent. Nil = always valid.
 	Valid func() bool
+}
+
+// HeaderValue returns the first value of a header, "" = none. name is canonical.
+func (r *Request) HeaderValue(name string) string {
+	for i := range r.Headers {
+		if r.Headers[i].Name == name {
+			return r.Headers[i].Value
+		}
+	}
+	return ""
 }
 
 // Response is an answer whose headers were seen.

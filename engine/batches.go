@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,13 +170,10 @@ func (s *sender) post(ctx context.Context, p *prepared, calls []*call) delivery.
 		events[i] = c.event
 		size += c.size
 	}
-	header := make(http.Header, fixedHeaders+len(p.extra))
-	for _, f := range p.extra {
-		header[f.Name] = []string{f.Value}
-	}
-	header["Content-Type"] = []string{origin.ContentType}
-	header["User-Agent"] = []string{s.userAgent}
-	req := &delivery.Request{Path: p.path, Host: p.host, Header: header, Valid: s.leaseHeld}
+	h := headerList(slices.Clone(p.extra))
+	h.set("Content-Type", origin.ContentType)
+	h.set("User-Agent", s.userAgent)
+	req := &delivery.Request{Path: p.path, Host: p.host, Headers: h, Valid: s.leaseHeld}
 	if err := fillBatch(req, events, size); err != nil {
 		return local(err, start)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -163,10 +164,10 @@ func (d *directory) purge() {
 type prepared struct {
 	sub      *delivery.Subscriber
 	endpoint delivery.Endpoint
-	signer   *signing.Signer // nil for an origin, which knows us by its token
-	path     string          // origin form
-	host     string          // authority for Host and :authority
-	extra    []signing.Field
+	signer   *signing.Signer   // nil for an origin, which knows us by its token
+	path     string            // origin form
+	host     string            // authority for Host and :authority
+	extra    []delivery.Header // the subscriber's own, by name
 }
 
 // prepare makes the sendable form of a subscriber.
@@ -190,8 +191,9 @@ func prepare(sub *delivery.Subscriber) (*prepared, error) {
 		endpoint: delivery.Endpoint{Route: delivery.Route{Origin: origin, Identity: identityOf(sub.TLS)}, TLS: sub.TLS},
 	}
 	for name, value := range sub.Headers {
-		p.extra = append(p.extra, signing.Field{Name: http.CanonicalHeaderKey(name), Value: value})
+		p.extra = append(p.extra, delivery.Header{Name: http.CanonicalHeaderKey(name), Value: value})
 	}
+	slices.SortFunc(p.extra, func(a, b delivery.Header) int { return strings.Compare(a.Name, b.Name) })
 	return p, nil
 }
 

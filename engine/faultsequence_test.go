@@ -251,7 +251,7 @@ func (l *lane) send(s *protoselect.Selector, id string, script []fault.Fault, po
 	body := []byte(`{"id":"` + id + `"}`)
 	resp, trace, err := s.Do(ctx, l.ep, policy, &delivery.Request{
 		Path: "/hook", Host: l.ep.Route.Origin.Authority(), Body: body, Length: int64(len(body)),
-		Header: http.Header{"Webhook-Id": {id}, "Webhook-Attempt": {"1"}},
+		Headers: []delivery.Header{{Name: "Webhook-Id", Value: id}, {Name: "Webhook-Attempt", Value: "1"}},
 	})
 	did := attempted{id: id, sent: delivery.SentProcessed, writes: trace.Writes}
 	if err != nil {

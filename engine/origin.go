@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,15 +107,12 @@ func (e *Engine) removeOrigin(t *delivery.Tenant, source string) (bool, error) {
 
 // eventHeaders puts the headers that go on with an event onto its request,
 // unless the sender, the subscriber or its signature has the name already.
-func (p *prepared) eventHeaders(header http.Header, event *delivery.Event) {
-	for i, h := range event.Headers {
-		taken := signing.ReservedHeader(h.Name) || p.signer.OwnsHeader(h.Name)
-		if !taken && header[h.Name] != nil {
-			// Values of the same name stand side by side.
-			taken = !slices.ContainsFunc(event.Headers[:i], func(before delivery.Header) bool { return before.Name == h.Name })
-		}
-		if !taken {
-			header[h.Name] = append(header[h.Name], h.Value)
+func (p *prepared) eventHeaders(to headerList, event *delivery.Event) headerList {
+	before := to[:len(to):len(to)] // values of the same name in the event stand side by side
+	for _, h := range event.Headers {
+		if !signing.ReservedHeader(h.Name) && !p.signer.OwnsHeader(h.Name) && !before.has(h.Name) {
+			to = append(to, h)
 		}
 	}
+	return to
 }

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/dispatcher-engine/dispatcher/delivery"
 	"github.com/dispatcher-engine/dispatcher/protoselect"
+	"github.com/dispatcher-engine/dispatcher/signing"
 )
 
 // selector is what the sender needs of protoselect.
@@ -89,31 +90,39 @@ func local(err error, start time.Time) delivery.Result {
 	}
 }
 
-// fixedHeaders is how many headers every request has.
-const fixedHeaders = 10
+// fixedHeaders is how many headers of ours a request has, signatureHeaders how many
+// of them are its signature's.
+const (
+	fixedHeaders     = 9
+	signatureHeaders = 4
+)
 
 func (s *sender) request(p *prepared, event *delivery.Event, attempt int, now time.Time) (*delivery.Request, error) {
-	header := make(http.Header, fixedHeaders+len(p.extra))
-	values := make([]string, 0, fixedHeaders+len(p.extra)) // one array for all of them
-	set := func(name, value string) {
-		values = append(values, value)
-		header[name] = values[len(values)-1 : len(values) : len(values)]
-	}
-	for _, f := range p.extra {
-		set(f.Name, f.Value)
-	}
-	set("Accept-Encoding", "identity") // else the transport adds it, to a copy
-	set("Content-Type", event.ContentType)
-	set("User-Agent", s.userAgent)
-	set("Webhook-Topic", event.Topic)
-	set("Webhook-Attempt", strconv.Itoa(attempt))
+	h := make(headerList, 0, fixedHeaders+len(p.extra)+len(event.Headers))
+	h = append(h, p.extra...)
+	h.set("Content-Type", event.ContentType)
+	h.set("User-Agent", s.userAgent)
+	h.set("Webhook-Topic", event.Topic)
+	h.set("Webhook-Attempt", strconv.Itoa(attempt))
 	if event.TraceParent != "" {
-		set("Traceparent", s.traceParent(p.sub, event, attempt))
+		h.set("Traceparent", s.traceParent(p.sub, event, attempt))
 	}
-	p.eventHeaders(header, event)
-	req := &delivery.Request{Path: p.path, Host: p.host, Header: header, Body: event.Payload, Length: event.Size, Valid: s.leaseHeld}
+	h = p.eventHeaders(h, event)
+	req := &delivery.Request{Path: p.path, Host: p.host, Body: event.Payload, Length: event.Size, Valid: s.leaseHeld}
+	signed, err := s.sign(p, event, req, now)
+	for _, f := range signed {
+		h.set(f.Name, f.Value)
+	}
+	req.Headers = h
+	return req, err
+}
+
+// sign returns the signature's headers. A payload that is too large to hold is
+// read for it, and given to the request to be read again.
+func (s *sender) sign(p *prepared, event *delivery.Event, req *delivery.Request, now time.Time) ([]signing.Field, error) {
+	fields := make([]signing.Field, 0, signatureHeaders)
 	if event.Spool == "" {
-		return req, p.signer.Headers(header, event.ID, now, event.Payload)
+		return p.signer.Append(fields, event.ID, now, event.Payload)
 	}
 	req.Body = nil
 	req.Open = func() (io.ReadCloser, error) { return s.payloads.OpenPayload(event.Spool) }
@@ -122,7 +131,25 @@ func (s *sender) request(p *prepared, event *delivery.Event, attempt int, now ti
 		return nil, err
 	}
 	defer body.Close()
-	return req, p.signer.HeadersFrom(header, event.ID, now, body)
+	return p.signer.AppendFrom(fields, event.ID, now, body)
+}
+
+// headerList is a request's headers on their way.
+type headerList []delivery.Header
+
+// set gives a header one value, in its place if it is there already.
+func (h *headerList) set(name, value string) {
+	for i := range *h {
+		if (*h)[i].Name == name {
+			(*h)[i].Value = value
+			return
+		}
+	}
+	*h = append(*h, delivery.Header{Name: name, Value: value})
+}
+
+func (h headerList) has(name string) bool {
+	return slices.ContainsFunc(h, func(f delivery.Header) bool { return f.Name == name })
 }
 
 // traceParent names the attempt's span, or without spans the publisher's own.

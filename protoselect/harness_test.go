@@ -363,7 +363,7 @@ func endpoint(host string) delivery.Endpoint {
 }
 
 func request() *delivery.Request {
-	return &delivery.Request{Path: "/hook", Host: "h.example", Header: http.Header{}, Body: []byte("{}"), Length: 2}
+	return &delivery.Request{Path: "/hook", Host: "h.example", Body: []byte("{}"), Length: 2}
 }
 
 // advertise makes the origin's alternative known as if a header had said so.

@@ -213,8 +213,8 @@ func validID(id string) bool {
 
 const maxID = 256
 
-// Stream signs a body that comes in pieces. Write it, then call Headers once.
-// A Stream that is given up needs no closing.
+// Stream signs a body that comes in pieces. Write it, then call Headers or Append
+// once. A Stream that is given up needs no closing.
 type Stream struct {
 	pass *pass
 }
@@ -228,13 +228,24 @@ func (s *Signer) Stream(id string, now time.Time) (*Stream, error) {
 	return &Stream{pass: p}, nil
 }
 
-// Write takes the next piece of the body. It fails only after Headers.
+// Write takes the next piece of the body. It fails only after the end.
 func (st *Stream) Write(b []byte) (int, error) {
 	if st.pass == nil {
 		return 0, ErrFinished
 	}
 	st.pass.write(b)
 	return len(b), nil
+}
+
+// Append ends the body and appends the header fields to dst, as [Signer.Append]
+// does.
+func (st *Stream) Append(dst []Field) ([]Field, error) {
+	if st.pass == nil {
+		return dst, ErrFinished
+	}
+	dst = st.pass.appendFields(dst)
+	st.pass = nil
+	return dst, nil
 }
 
 // Headers ends the body and sets the header fields in dst, as [Signer.Headers] does.

@@ -238,6 +238,19 @@ func (s *Signer) HeadersFrom(dst http.Header, id string, now time.Time, body io.
 	return st.Headers(dst)
 }
 
+// AppendFrom is [Signer.Append] for a body too large to hold, as
+// [Signer.HeadersFrom] is [Signer.Headers].
+func (s *Signer) AppendFrom(dst []Field, id string, now time.Time, body io.Reader) ([]Field, error) {
+	st, err := s.Stream(id, now)
+	if err != nil {
+		return dst, err
+	}
+	if _, err := io.Copy(st, body); err != nil {
+		return dst, fmt.Errorf("sign %s: read the body: %w", id, err)
+	}
+	return st.Append(dst)
+}
+
 // OwnsHeader reports whether the signer writes the header of that name, so that
 // a subscriber's own headers cannot have it. [ReservedHeader] knows the names
 // that are the same for all.

@@ -122,7 +122,9 @@ func BenchmarkBareClientConn(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				req.Header = p.Header
+				for _, f := range p.Headers {
+					req.Header.Set(f.Name, f.Value)
+				}
 				resp, err := client.RoundTrip(req)
 				if err != nil {
 					b.Fatal(err)

@@ -41,7 +41,7 @@ func redirectIsAnAnswer(t *testing.T, proto delivery.Protocol) {
 	for i, status := range []int{301, 302, 303, 307, 308} {
 		conn, ep := open()
 		req := post(ep, "body")
-		req.Header.Set("X-Status", strconv.Itoa(status))
+		setHeader(req, "X-Status", strconv.Itoa(status))
 		resp, err := conn.RoundTrip(within(t, 5*time.Second), req)
 		if err != nil || resp.Status != status || resp.Header.Get("Location") != "http://169.254.169.254/" {
 			t.Fatalf("%d: %+v, %v", status, resp, err)
@@ -269,7 +269,7 @@ func badHeaderValueFailsAlikeEverywhere(t *testing.T) {
 		for _, bad := range []string{"a\r\nB: c", "a\x00b", "a\nb"} {
 			conn, ep := open()
 			req := post(ep, "body")
-			req.Header.Set("X-Tenant", bad)
+			setHeader(req, "X-Tenant", bad)
 			_, err := conn.RoundTrip(within(t, 5*time.Second), req)
 			se := wantSent(t, err, delivery.SentNever, delivery.CauseLocal)
 			if strings.Contains(se.Detail, bad) {

@@ -76,7 +76,7 @@ func TestOurMistakeCostsNobodyAConnection(t *testing.T) {
 			r.Body, r.Length = nil, 64<<10
 			r.Open = func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(errors.New("disk"))), nil }
 		},
-		"header": func(r *delivery.Request) { r.Header["X-Bad"] = []string{"a\nb"} },
+		"header": func(r *delivery.Request) { setHeader(r, "X-Bad", "a\nb") },
 	} {
 		for _, proto := range []delivery.Protocol{delivery.ProtocolHTTP2, delivery.ProtocolHTTP3} {
 			t.Run(name+" over "+proto.String(), func(t *testing.T) {

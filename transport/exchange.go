@@ -29,9 +29,8 @@ const (
 // was declared "never sent" cannot be sent by a goroutine that was a little
 // late.
 type exchange struct {
-	req    *delivery.Request
-	header http.Header
-	trace  httptrace.ClientTrace
+	req   *delivery.Request
+	trace httptrace.ClientTrace
 
 	state    atomic.Uint32
 	unleased atomic.Bool // Valid said no at the last moment
@@ -114,7 +113,7 @@ func (l *link) exchange(ctx context.Context, req *delivery.Request) (*delivery.R
 		return nil, keepLink, err
 	}
 	ex := &exchange{req: req, streamID: noStream}
-	if err := ex.prepare(l); err != nil {
+	if err := ex.prepare(); err != nil {
 		l.wire.unreserve()
 		return nil, keepLink, &delivery.SendError{
 			Sent: delivery.SentNever, Cause: delivery.CauseLocal, Detail: detail(err), Err: err,
@@ -154,9 +153,9 @@ func (l *link) fail(ctx context.Context, ex *exchange, f *failure) (fate, *deliv
 	return f.fate(verdict), verdict
 }
 
-// prepare makes the header and opens the body.
-func (ex *exchange) prepare(l *link) (err error) {
-	if ex.header, err = requestHeader(ex.req, l); err != nil {
+// prepare checks the headers and opens the body.
+func (ex *exchange) prepare() error {
+	if err := checkHeaders(ex.req.Headers); err != nil {
 		return err
 	}
 	return ex.body.begin(ex.req)

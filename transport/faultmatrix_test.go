@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -116,7 +115,7 @@ func (b *matrixBench) send(c *transport.Conn, id string, size int, limit time.Du
 	defer cancel()
 	return c.RoundTrip(ctx, &delivery.Request{
 		Path: "/hook", Host: b.ep.Route.Origin.Authority(), Length: int64(size), Body: bytes.Repeat([]byte{'x'}, size),
-		Header: http.Header{"Webhook-Id": {id}, "Webhook-Attempt": {"1"}, "Content-Type": {"application/json"}},
+		Headers: []delivery.Header{{Name: "Webhook-Id", Value: id}, {Name: "Webhook-Attempt", Value: "1"}, {Name: "Content-Type", Value: "application/json"}},
 	})
 }
 
@@ -372,7 +371,7 @@ func TestStreamLimitIsNeverSent(t *testing.T) {
 			go func() {
 				defer close(ended)
 				_, _ = first.RoundTrip(ctx, &delivery.Request{
-					Path: "/hook", Host: b.ep.Route.Origin.Authority(), Header: http.Header{"Webhook-Id": {"hangs"}},
+					Path: "/hook", Host: b.ep.Route.Origin.Authority(), Headers: []delivery.Header{{Name: "Webhook-Id", Value: "hangs"}},
 				})
 			}()
 			soon(t, "the first request hangs", func() bool { return b.peer.Tally().Runs("hangs") == 1 })

@@ -102,7 +102,7 @@ func (w *goAwayWatch) created(id quic.StreamID, frame h3log.HeadersFrame) {
 // wrote compares a header frame with a request, by what is sent byte for byte.
 func (ex *exchange) wrote(frame h3log.HeadersFrame) bool {
 	want := [...]struct{ name, value string }{
-		{":path", ex.req.Path}, {"webhook-id", ex.header.Get("Webhook-Id")},
+		{":path", ex.req.Path}, {"webhook-id", ex.req.HeaderValue("Webhook-Id")},
 	}
 	for _, w := range want {
 		if w.value != "" && !hasField(frame, w.name, w.value) {

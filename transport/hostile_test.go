@@ -51,7 +51,7 @@ func TestInformationalAnswersAreBounded(t *testing.T) {
 		}
 		conn, ep := open()
 		req := post(ep, "body")
-		req.Header.Set("X-Storm", "1")
+		setHeader(req, "X-Storm", "1")
 		_, err := conn.RoundTrip(within(t, 5*time.Second), req)
 		wantSent(t, err, delivery.SentAmbiguous, delivery.CauseProtocol)
 		hits.want(t, 2)
@@ -77,7 +77,7 @@ func TestResponseHeadersAreCapped(t *testing.T) {
 		}
 		conn, ep := open()
 		req := post(ep, "body")
-		req.Header.Set("X-Huge", "1")
+		setHeader(req, "X-Huge", "1")
 		_, err := conn.RoundTrip(within(t, 5*time.Second), req)
 		wantSent(t, err, delivery.SentAmbiguous, delivery.CauseProtocol)
 		hits.want(t, 2)

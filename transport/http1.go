@@ -200,7 +200,7 @@ func (w *http1Wire) readAnswer(ex *exchange) http1Answer {
 func (w *http1Wire) roundTrip(ctx context.Context, ex *exchange) (*answer, *failure) {
 	head := takeHead()
 	var err error
-	if *head, err = appendHead((*head)[:0], ex); err != nil {
+	if *head, err = appendHead((*head)[:0], ex.req); err != nil {
 		giveHead(head)
 		return nil, &failure{err: err, local: err}
 	}

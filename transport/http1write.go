@@ -3,14 +3,14 @@ package transport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
 // headBuffers holds what requests are put together in; pieces holds what large
@@ -31,61 +31,47 @@ func giveHead(b *[]byte) {
 	}
 }
 
-// appendHead appends the request line and headers (RFC 9112 section 3), with the
-// names in order so that the same request is always the same bytes.
-func appendHead(b []byte, ex *exchange) ([]byte, error) {
-	if err := checkTarget(ex.req.Path); err != nil {
+// appendHead appends the request line and headers (RFC 9112 section 3).
+func appendHead(b []byte, req *delivery.Request) ([]byte, error) {
+	if err := checkTarget(req.Path); err != nil {
 		return nil, err
 	}
-	if !httpguts.ValidHostHeader(ex.req.Host) {
+	if !httpguts.ValidHostHeader(req.Host) {
 		return nil, errors.New("host is not valid")
 	}
 	b = append(b, "POST "...)
-	b = append(b, ex.req.Path...)
+	b = append(b, req.Path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, ex.req.Host...)
+	b = append(b, req.Host...)
 	b = append(b, "\r\nContent-Length: "...)
-	b = strconv.AppendInt(b, ex.req.Length, 10)
-	b = append(b, "\r\n"...)
-	var room [24]string
-	names := room[:0]
-	for name := range ex.header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		var err error
-		if b, err = appendField(b, name, ex.header[name]); err != nil {
+	b = strconv.AppendInt(b, req.Length, 10)
+	b = append(b, "\r\nAccept-Encoding: identity\r\n"...)
+	for i := range req.Headers {
+		f := &req.Headers[i]
+		if skipped(f) {
+			continue
+		}
+		if err := checkField(*f); err != nil {
 			return nil, err
 		}
+		b = append(b, f.Name...)
+		b = append(b, ": "...)
+		b = append(b, f.Value...)
+		b = append(b, "\r\n"...)
 	}
 	return append(b, "\r\n"...), nil
 }
 
-// appendField appends the lines of one header field. An empty User-Agent means
-// none, as it does to net/http.
-func appendField(b []byte, name string, values []string) ([]byte, error) {
-	switch name {
+// skipped reports whether a field is not written: framing is ours, and an empty
+// User-Agent means none, as it does to net/http.
+func skipped(f *delivery.Header) bool {
+	switch f.Name {
 	case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
-		return b, nil
+		return true
 	case "User-Agent":
-		if len(values) == 1 && values[0] == "" {
-			return b, nil
-		}
+		return f.Value == ""
 	}
-	if !httpguts.ValidHeaderFieldName(name) {
-		return nil, fmt.Errorf("header name %q is not valid", name)
-	}
-	for _, value := range values {
-		if !httpguts.ValidHeaderFieldValue(value) {
-			return nil, fmt.Errorf("value of header %s is not valid", name) // it may be a secret
-		}
-		b = append(b, name...)
-		b = append(b, ": "...)
-		b = append(b, value...)
-		b = append(b, "\r\n"...)
-	}
-	return b, nil
+	return ours(f.Name)
 }
 
 // writing is a request that is being written, or was.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,43 +24,46 @@ var (
 	noUserAgent      = []string{""} // suppresses the stacks' own, which differ
 )
 
-// requestHeader returns the header to send. The caller's map is not written to,
-// since a resend on another connection may overlap with a stack that still reads
-// it; it is copied only when something is missing, so a caller who prepares
-// requests sets Accept-Encoding and User-Agent himself.
-func requestHeader(req *delivery.Request, l *link) (http.Header, error) {
-	var identity, agent, alt bool
-	for name, values := range req.Header {
-		switch name {
-		case "Accept-Encoding":
-			identity = len(values) == 1 && values[0] == "identity"
-		case "User-Agent":
-			agent = true
-		case "Alt-Used":
-			alt = true
+// checkHeaders refuses headers that belong to the connection: HTTP/3 would drop
+// them silently and HTTP/1.1 would obey them.
+func checkHeaders(headers []delivery.Header) error {
+	for i := range headers {
+		switch name := headers[i].Name; name {
 		case "Connection", "Proxy-Connection", "Keep-Alive", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Expect":
-			// HTTP/3 would drop them silently and HTTP/1.1 would obey them.
-			return nil, fmt.Errorf("header %s belongs to the connection", name)
+			return fmt.Errorf("header %s belongs to the connection", name)
 		}
 	}
-	var altUsed []string
-	if l.proto == delivery.ProtocolHTTP3 {
-		altUsed = altUsedValue(req, l)
+	return nil
+}
+
+// ours reports whether a header is what we alone say: no encoding of the answer is
+// asked for (Accept-Encoding), and which alternative is in use (Alt-Used).
+func ours(name string) bool { return name == "Accept-Encoding" || name == "Alt-Used" }
+
+// stackHeader is the header as the stacks of HTTP/2 and HTTP/3 take it.
+func stackHeader(req *delivery.Request, l *link) http.Header {
+	header := make(http.Header, len(req.Headers)+3)
+	values := make([]string, len(req.Headers)) // one array for all of them
+	for i := range req.Headers {
+		f := &req.Headers[i]
+		if ours(f.Name) {
+			continue
+		}
+		if before := header[f.Name]; before != nil {
+			header[f.Name] = append(before, f.Value)
+			continue
+		}
+		values[i] = f.Value
+		header[f.Name] = values[i : i+1 : i+1]
 	}
-	if identity && agent && !alt && altUsed == nil {
-		return req.Header, nil
-	}
-	header := make(http.Header, len(req.Header)+3)
-	maps.Copy(header, req.Header)
 	header["Accept-Encoding"] = identityEncoding
-	if !agent {
+	if header["User-Agent"] == nil {
 		header["User-Agent"] = noUserAgent
 	}
-	delete(header, "Alt-Used")
-	if altUsed != nil {
-		header["Alt-Used"] = altUsed
+	if l.proto == delivery.ProtocolHTTP3 {
+		header["Alt-Used"] = altUsedValue(req, l)
 	}
-	return header, nil
+	return header
 }
 
 // linkNames is what every request on a link says the same of it. Nobody writes to
@@ -111,7 +113,7 @@ func (ex *exchange) httpRequest(ctx context.Context, l *link) (*http.Request, er
 		return nil, err
 	}
 	r := blankPost.WithContext(ctx)
-	r.URL, r.Header, r.Host, r.ContentLength = u, ex.header, req.Host, req.Length
+	r.URL, r.Header, r.Host, r.ContentLength = u, stackHeader(req, l), req.Host, req.Length
 	if req.Length > 0 {
 		r.Body = &ex.body
 	}
@@ -160,15 +162,21 @@ func invalidRequest(req *delivery.Request) error {
 	if !httpguts.ValidHostHeader(req.Host) {
 		return errors.New("host is not valid")
 	}
-	for name, values := range req.Header {
-		if !httpguts.ValidHeaderFieldName(name) {
-			return fmt.Errorf("header name %q is not valid", name)
+	for _, f := range req.Headers {
+		if err := checkField(f); err != nil {
+			return err
 		}
-		for _, v := range values {
-			if !httpguts.ValidHeaderFieldValue(v) {
-				return fmt.Errorf("value of header %s is not valid", name) // it may be a secret
-			}
-		}
+	}
+	return nil
+}
+
+// checkField refuses a field that cannot be encoded.
+func checkField(f delivery.Header) error {
+	if !httpguts.ValidHeaderFieldName(f.Name) {
+		return fmt.Errorf("header name %q is not valid", f.Name)
+	}
+	if !httpguts.ValidHeaderFieldValue(f.Value) {
+		return fmt.Errorf("value of header %s is not valid", f.Name) // it may be a secret
 	}
 	return nil
 }

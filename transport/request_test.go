@@ -11,20 +11,8 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
-func TestPreparedHeaderIsNotCopied(t *testing.T) {
-	prepared := http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {"x"}, "Webhook-Id": {"1"}}
-	got, err := requestHeader(&delivery.Request{Header: prepared}, &link{proto: delivery.ProtocolHTTP2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got["Probe"] = []string{"1"}
-	if prepared["Probe"] == nil {
-		t.Fatal("a prepared header was copied")
-	}
-}
-
-func TestHeaderIsCompletedInACopy(t *testing.T) {
-	const h1, h3 = delivery.ProtocolHTTP1, delivery.ProtocolHTTP3
+func TestHeaderOfTheStacksIsCompletedWithWhatOnlyWeSay(t *testing.T) {
+	const h2, h3 = delivery.ProtocolHTTP2, delivery.ProtocolHTTP3
 	origin := delivery.Origin{Scheme: "https", Host: "origin.test", Port: 443}
 	v6 := delivery.Origin{Scheme: "https", Host: "2001:db8::1", Port: 443}
 	cases := []struct {
@@ -32,32 +20,30 @@ func TestHeaderIsCompletedInACopy(t *testing.T) {
 		proto   delivery.Protocol
 		origin  delivery.Origin
 		alt     delivery.Alternative
-		given   http.Header
+		given   []delivery.Header
 		altUsed string // of the request
 		want    http.Header
 	}{
-		{"nothing given", h1, origin, delivery.Alternative{}, http.Header{}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}}},
-		{"gzip asked for", h1, origin, delivery.Alternative{}, http.Header{"Accept-Encoding": {"gzip"}, "User-Agent": {"x"}}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {"x"}}},
-		{"Alt-Used stays with HTTP/3", h1, origin, delivery.Alternative{}, http.Header{"Alt-Used": {"x"}}, "o.test", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}}},
-		{"own alternative", h3, origin, delivery.Alternative{Port: 443}, http.Header{}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"origin.test"}}},
-		{"other port", h3, origin, delivery.Alternative{Port: 8443}, http.Header{}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"origin.test:8443"}}},
-		{"other host", h3, origin, delivery.Alternative{Host: "alt.test", Port: 443}, http.Header{}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"alt.test"}}},
-		{"IPv6", h3, v6, delivery.Alternative{Port: 443}, http.Header{}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"[2001:db8::1]"}}},
-		{"named by the selector", h3, origin, delivery.Alternative{Port: 443}, http.Header{}, "alt.test:99", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"alt.test:99"}}},
+		{"nothing given", h2, origin, delivery.Alternative{}, nil, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}}},
+		{"gzip asked for", h2, origin, delivery.Alternative{}, []delivery.Header{{Name: "Accept-Encoding", Value: "gzip"}, {Name: "User-Agent", Value: "x"}}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {"x"}}},
+		{"a name twice", h2, origin, delivery.Alternative{}, []delivery.Header{{Name: "X", Value: "1"}, {Name: "Y", Value: "3"}, {Name: "X", Value: "2"}}, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "X": {"1", "2"}, "Y": {"3"}}},
+		{"Alt-Used stays with HTTP/3", h2, origin, delivery.Alternative{}, []delivery.Header{{Name: "Alt-Used", Value: "x"}}, "o.test", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}}},
+		{"own alternative", h3, origin, delivery.Alternative{Port: 443}, nil, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"origin.test"}}},
+		{"other port", h3, origin, delivery.Alternative{Port: 8443}, nil, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"origin.test:8443"}}},
+		{"other host", h3, origin, delivery.Alternative{Host: "alt.test", Port: 443}, nil, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"alt.test"}}},
+		{"IPv6", h3, v6, delivery.Alternative{Port: 443}, nil, "", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"[2001:db8::1]"}}},
+		{"named by the selector", h3, origin, delivery.Alternative{Port: 443}, nil, "alt.test:99", http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {""}, "Alt-Used": {"alt.test:99"}}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			before := c.given.Clone()
+			before := slices.Clone(c.given)
 			l := &link{proto: c.proto, alt: c.alt, route: delivery.Route{Origin: c.origin}}
-			got, err := requestHeader(&delivery.Request{Header: c.given, AltUsed: c.altUsed}, l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := stackHeader(&delivery.Request{Headers: c.given, AltUsed: c.altUsed}, l)
 			if !equalHeader(got, c.want) {
 				t.Fatalf("%v, want %v", got, c.want)
 			}
-			if !equalHeader(c.given, before) {
-				t.Fatalf("the caller's header was changed to %v", c.given)
+			if !slices.Equal(c.given, before) {
+				t.Fatalf("the caller's headers were changed to %v", c.given)
 			}
 		})
 	}
@@ -77,10 +63,8 @@ func equalHeader(a, b http.Header) bool {
 
 func TestHeaderOfTheConnectionIsRefused(t *testing.T) {
 	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Expect"} {
-		for _, proto := range protocols {
-			if _, err := requestHeader(&delivery.Request{Header: http.Header{name: {"x"}}}, &link{proto: proto}); err == nil {
-				t.Errorf("%s over %v was accepted", name, proto)
-			}
+		if checkHeaders([]delivery.Header{{Name: "X", Value: "1"}, {Name: name, Value: "x"}}) == nil {
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }

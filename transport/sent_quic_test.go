@@ -260,7 +260,7 @@ func TestStreamIDsBelongToTheRightRequests(t *testing.T) {
 		conn := b.quic(ctx, ep)
 		link = conn.link
 		req := post(ep, "body")
-		req.Header.Set("Webhook-Id", fmt.Sprintf("evt_%d", i))
+		setHeader(req, "Webhook-Id", fmt.Sprintf("evt_%d", i))
 		wg.Go(func() { _, _ = conn.RoundTrip(ctx, req) })
 	}
 	<-all
@@ -270,8 +270,8 @@ func TestStreamIDsBelongToTheRightRequests(t *testing.T) {
 		t.Errorf("%d requests have a stream id, want %d", len(watch.open), n)
 	}
 	for _, ex := range watch.open {
-		if want := ids[ex.req.Header.Get("Webhook-Id")]; ex.streamID != want {
-			t.Errorf("request %s has stream id %d, want %d", ex.req.Header.Get("Webhook-Id"), ex.streamID, want)
+		if want := ids[ex.req.HeaderValue("Webhook-Id")]; ex.streamID != want {
+			t.Errorf("request %s has stream id %d, want %d", ex.req.HeaderValue("Webhook-Id"), ex.streamID, want)
 		}
 	}
 	watch.mu.Unlock()

@@ -227,12 +227,23 @@ func plainEndpoint(port int) delivery.Endpoint {
 func post(ep delivery.Endpoint, body string) *delivery.Request {
 	return &delivery.Request{
 		Path: "/hook?x=1", Host: ep.Route.Origin.Authority(),
-		Header: http.Header{
-			"Content-Type": {"application/json"}, "User-Agent": {"dispatcher/test"},
-			"Webhook-Id": {"evt_1"}, "Accept-Encoding": {"identity"},
+		Headers: []delivery.Header{
+			{Name: "Content-Type", Value: "application/json"}, {Name: "User-Agent", Value: "dispatcher/test"},
+			{Name: "Webhook-Id", Value: "evt_1"},
 		},
 		Body: []byte(body), Length: int64(len(body)),
 	}
+}
+
+// setHeader changes a prepared request, or adds to it.
+func setHeader(req *delivery.Request, name, value string) {
+	for i := range req.Headers {
+		if req.Headers[i].Name == name {
+			req.Headers[i].Value = value
+			return
+		}
+	}
+	req.Headers = append(req.Headers, delivery.Header{Name: name, Value: value})
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

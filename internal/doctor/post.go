@@ -74,16 +74,18 @@ func (e *examination) request(id string, now time.Time) (*delivery.Request, erro
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{
-		"Content-Type": {"application/json"}, "User-Agent": {"dispatcher/" + e.config.Version},
-		"Webhook-Topic": {testTopic}, "Webhook-Attempt": {"1"},
-	}
-	if err := signer.Headers(header, id, now, body); err != nil {
+	fields, err := signer.Append([]signing.Field{
+		{Name: "Content-Type", Value: "application/json"}, {Name: "User-Agent", Value: "dispatcher/" + e.config.Version},
+		{Name: "Webhook-Topic", Value: testTopic}, {Name: "Webhook-Attempt", Value: "1"},
+	}, id, now, body)
+	if err != nil {
 		return nil, err
 	}
-	return &delivery.Request{
-		Path: e.target.URL.RequestURI(), Host: e.target.URL.Host, Header: header, Body: body, Length: int64(len(body)),
-	}, nil
+	req := &delivery.Request{Path: e.target.URL.RequestURI(), Host: e.target.URL.Host, Body: body, Length: int64(len(body))}
+	for _, f := range fields {
+		req.Headers = append(req.Headers, delivery.Header(f))
+	}
+	return req, nil
 }
 
 func randomHex() string {
