@@ -23,6 +23,10 @@ type batch struct {
 	state      atomic.Int32    // see commitLocked
 	err        error           // with batchEarly
 
+	// What the observer hears of its row: decided without an attempt, else tried.
+	decided *Decided
+	tried   AttemptFinished
+
 	// Storage of the usual batch: one row, one attempt.
 	fact0   [2]delivery.Fact
 	item0   [1]*item

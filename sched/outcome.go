@@ -38,7 +38,7 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 		return nil
 	}
 	b.begin()
-	told := a.moveLocked(it, c, b)
+	a.moveLocked(it, c, b)
 	disable := a.healthLocked(it, c, b)
 	if disable != delivery.ReasonNone {
 		a.disabling, b.disable = true, disable
@@ -51,7 +51,7 @@ func (s *Scheduler) conclude(a *actor, it *item, b *batch, c conclusion) *item {
 	}
 	a.advanceLocked()
 	a.unlock()
-	told()
+	b.tell()
 	return next
 }
 
@@ -88,8 +88,8 @@ func (a *actor) peekParked(it *item) error {
 }
 
 // moveLocked makes the fact that says what becomes of a row, and keeps its key
-// in order. It returns what to tell the observer.
-func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
+// in order.
+func (a *actor) moveLocked(it *item, c conclusion, b *batch) {
 	b.moved = delivery.Moved{
 		Lease: a.s.queue.Lease(), Row: it.row, Next: c.next, Reason: c.reason, Due: c.due,
 	}
@@ -106,7 +106,7 @@ func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
 		m.Signature = signature(m.Reason, m.Attempt)
 	}
 	m.Note = a.noteLocked(it)
-	tell = a.tellLocked(it, c, m)
+	a.noteNewsLocked(it, c, b)
 	b.move(it, m)
 	if it.row.Key != 0 {
 		ln := a.lineLocked(it.row.Key)
@@ -122,7 +122,6 @@ func (a *actor) moveLocked(it *item, c conclusion, b *batch) (tell func()) {
 			a.trimLinesLocked()
 		}
 	}
-	return tell
 }
 
 // noteLocked says, for the timeline, what happened to a row while it was pending
@@ -142,21 +141,27 @@ func (a *actor) noteLocked(it *item) string {
 	return ""
 }
 
-// tellLocked makes the observer's event. The item is not the actor's any more
-// when it is told.
-func (a *actor) tellLocked(it *item, c conclusion, m *delivery.Moved) func() {
+// noteNewsLocked notes what the observer hears of a claimed row: when it is told the
+// item is not the actor's any more.
+func (a *actor) noteNewsLocked(it *item, c conclusion, b *batch) {
+	m := &b.moved
 	if c.attempt == nil {
-		e := Decided{Subscriber: a.num, Tenant: a.tenant.num, Event: it.row.Event, Next: m.Next, Reason: m.Reason}
-		return func() { a.s.obs.moved(e) }
+		b.decided = &Decided{Subscriber: a.num, Tenant: a.tenant.num, Event: it.row.Event, Next: m.Next, Reason: m.Reason}
+		return
 	}
-	if a.s.obs.AttemptFinished == nil {
-		return func() {}
-	}
-	e := AttemptFinished{
+	b.tried = AttemptFinished{
 		Subscriber: it.sub, Event: c.event, Attempt: m.Attempt, Next: m.Next, Reason: m.Reason, Due: m.Due,
 		Lateness: it.claimedAt.sub(it.readyAt), Prior: it.prior,
 	}
-	return func() { a.s.obs.attemptFinished(e) }
+}
+
+// tell tells the observer, once the actor's lock is released.
+func (b *batch) tell() {
+	if o := b.a.s.obs; b.decided != nil {
+		o.moved(*b.decided)
+	} else {
+		o.attemptFinished(b.tried)
+	}
 }
 
 func (a *actor) decidedLocked(m *delivery.Moved) {

@@ -21,49 +21,54 @@ func (a *actor) laneJobLocked(which delivery.Priority) job {
 	if after < l.high {
 		known = a.knownLocked(delivery.PlaceReady)
 	}
-	var rows []delivery.Row
-	var events pageEvents
-	var blocked map[delivery.KeyHash]delivery.Seq
-	var last delivery.Seq
-	var more bool
+	var p lanePage
 	return job{
 		read: func() error {
-			rows, last, more = nil, after, true
-			for len(rows) == 0 && more {
-				page, err := a.s.queue.Ready(a.num, which, last, limit+len(known))
+			p.rows, p.last, p.more = nil, after, true
+			for len(p.rows) == 0 && p.more {
+				page, err := a.s.queue.Ready(a.num, which, p.last, limit+len(known))
 				if err != nil {
 					return fmt.Errorf("ready rows: %w", err)
 				}
-				more = len(page) == limit+len(known)
+				p.more = len(page) == limit+len(known)
 				if len(page) > 0 {
-					last = page[len(page)-1].Seq
+					p.last = page[len(page)-1].Seq
 				}
-				rows = without(page, known)
+				p.rows = without(page, known)
 			}
-			if len(rows) > limit {
-				rows, last, more = rows[:limit], rows[limit-1].Seq, true
+			if len(p.rows) > limit {
+				p.rows, p.last, p.more = p.rows[:limit], p.rows[limit-1].Seq, true
 			}
 			var err error
-			if blocked, err = a.lookUpKeys(rows); err != nil {
+			if p.blocked, err = a.lookUpKeys(p.rows); err != nil {
 				return err
 			}
-			events, err = a.s.readAhead(rows)
+			p.events, err = a.s.readAhead(p.rows)
 			return err
 		},
 		failed: func() { l.busy, l.disk = false, true },
 		merge: func() {
-			l.high = max(l.high, last)
+			l.high = max(l.high, p.last)
 			if !l.again {
-				l.after = last
+				l.after = p.last
 			}
-			l.disk = more || l.dirty
-			a.blockedLocked(blocked)
-			lease := &delivery.Leased{Place: delivery.PlaceReady, Lane: which, UpTo: last}
-			l.leased = l.leased || len(rows) > 0
-			a.leaseLocked(rows, events, lease, func() { l.busy = false })
+			l.disk = p.more || l.dirty
+			a.blockedLocked(p.blocked)
+			lease := &delivery.Leased{Place: delivery.PlaceReady, Lane: which, UpTo: p.last}
+			l.leased = l.leased || len(p.rows) > 0
+			a.leaseLocked(p.rows, p.events, lease, func() { l.busy = false })
 			l.page, l.pageAt = l.rows, a.s.time.mono()
 		},
 	}
+}
+
+// lanePage is a page of a lane, as it was read.
+type lanePage struct {
+	rows    []delivery.Row
+	events  pageEvents
+	blocked map[delivery.KeyHash]delivery.Seq
+	last    delivery.Seq
+	more    bool // there may be rows beyond last
 }
 
 // growWithin is how quickly half a window must be used up for a larger one to be
@@ -256,7 +261,7 @@ func (a *actor) leaseLocked(rows []delivery.Row, read pageEvents, lease *deliver
 	lease.Lease, lease.Subscriber = a.s.queue.Lease(), a.num
 	b := a.newBatch()
 	b.facts = append(b.facts, lease)
-	b.release = release
+	b.release, b.leased = release, make([]*item, 0, len(rows))
 	wall := a.s.wall()
 	for i, row := range rows {
 		it := newItem(row, wall)
