@@ -96,7 +96,12 @@ func TestAReservationOutlivesARestartAndEndsWithItsSubscriber(t *testing.T) {
 	r := b.receiver(testnet.Config{})
 	b.subscribe("a", r, reserve(3))
 	b.subscribe("b", r, reserve(2))
-	set := func(want int) func() bool { return func() bool { return b.sched.Stats().Reserved == want } }
+	set := func(want int) func() bool {
+		return func() bool {
+			promised, kept := b.Reserved() // nothing is in flight
+			return b.sched.Stats().Reserved == want && promised == want && kept == want
+		}
+	}
 	b.eventually("both reserve", set(5))
 	b.delivered(b.publish("e"), "a")
 	if err := b.Stop(t.Context()); err != nil {

@@ -28,6 +28,13 @@ func (e *Engine) Sockets() int { return e.transport.Stats().Sockets }
 // InFlight returns how many attempts are in flight.
 func (e *Engine) InFlight() int { return e.sched.Stats().InFlight }
 
+// Reserved returns how many attempts in flight subscribers and tenants reserve, and
+// how many of the free ones nobody else may take now.
+func (e *Engine) Reserved() (promised, kept int) {
+	s := e.sched.Stats()
+	return s.Promised, s.Kept
+}
+
 // status is how a subscriber is doing: what its actor knows if it has one, else
 // what was last stored.
 func (e *Engine) status(s *delivery.Subscriber) (SubscriberStatus, error) {

@@ -19,9 +19,10 @@ var (
 )
 
 // TestOrderPerKeyHoldsWhateverHappens runs random topologies through failures,
-// restarts, crashes, stalls, pauses and replays. The sender and the queue check
-// order, leases and concurrency on every attempt; in the end everything must
-// have ended, and nothing may be left behind.
+// restarts, crashes, stalls, pauses, replays and reservations that come and go. The
+// sender and the queue check order, leases and concurrency on every attempt, and
+// what is reserved is counted after every step; in the end everything must have
+// ended, and nothing may be left behind.
 func TestOrderPerKeyHoldsWhateverHappens(t *testing.T) {
 	first := *propertySeed
 	if first == 0 {
@@ -41,6 +42,9 @@ func TestOrderPerKeyHoldsWhateverHappens(t *testing.T) {
 		})
 	}
 }
+
+// propertyTenants is how many tenants the subscribers of a run are spread over.
+const propertyTenants = 3
 
 type propertyRun struct {
 	*rig
@@ -66,6 +70,9 @@ func runProperty(t *testing.T, seed uint64) {
 		c.Breaker = BreakerPolicy{OpenFor: 200 * time.Millisecond, OpenMax: time.Second}
 		c.RereadAfter = 50 * time.Millisecond
 	})
+	for num := range delivery.TenantNum(propertyTenants) {
+		p.dir.tenants[num+1] = &delivery.Tenant{Num: num + 1, Version: 1, Reserved: p.rnd.IntN(2) * p.rnd.IntN(5)}
+	}
 	p.q.delay = time.Duration(p.rnd.IntN(8)) * time.Millisecond
 	p.q.sync = time.Duration(p.rnd.IntN(8)) * time.Millisecond
 	for num := range p.subs {
@@ -75,6 +82,8 @@ func runProperty(t *testing.T, seed uint64) {
 	for range 60 {
 		p.step()
 		time.Sleep(time.Duration(p.rnd.IntN(150)) * time.Millisecond)
+		synctest.Wait()
+		p.checkReservations()
 	}
 	p.finish()
 }
@@ -89,11 +98,62 @@ func (p *propertyRun) shape(s *delivery.Subscriber) {
 	}
 	s.GiveUpAfter = p.rnd.IntN(3)
 	s.Priority = delivery.Priority(p.rnd.IntN(3))
+	s.Tenant = delivery.TenantNum(1 + p.rnd.IntN(propertyTenants)) //nolint:gosec // small
+	s.Reserved = p.rnd.IntN(2) * p.rnd.IntN(s.Concurrency+1)
+}
+
+// reserve changes what a subscriber reserves, and what a tenant does.
+func (p *propertyRun) reserve(num delivery.SubscriberNum) {
+	p.dir.change(num, func(s *delivery.Subscriber) { s.Reserved = p.rnd.IntN(2) * p.rnd.IntN(s.Concurrency+1) })
+	p.s.Kick(num)
+	tenant := delivery.TenantNum(1 + p.rnd.IntN(propertyTenants)) //nolint:gosec // small
+	p.dir.changeTenant(tenant, func(t *delivery.Tenant) { t.Reserved = p.rnd.IntN(2) * p.rnd.IntN(5) })
+	if err := p.s.KickTenant(tenant); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// checkReservations holds what is reserved against what is in flight, while nothing
+// moves: no more is set aside than may be, each subscriber has as many slots of its
+// own in flight as it reserves, and none that could take one of them waits.
+func (p *propertyRun) checkReservations() {
+	d := p.s.dispatch
+	open := d.gate()
+	now := p.s.time.mono()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own, unused, free := 0, 0, map[*tenant]int{}
+	for num, sh := range d.shares {
+		own += sh.size
+		free[sh.tenant] += sh.size - sh.own
+		if sh.own != min(sh.size, len(sh.slots)) {
+			p.t.Errorf("subscriber %d has %d slots of its own, of %d, with %d in flight", num, sh.own, sh.size, len(sh.slots))
+		}
+		if a := sh.queued; open && a != nil && a.node.line != nil && sh.own < sh.size && d.roomOfLocked(sh.tenant, classOwn, now).free() {
+			p.t.Errorf("subscriber %d waits, although %d of the %d slots that it reserves are free", num, sh.size-sh.own, sh.size)
+		}
+	}
+	for _, t := range d.tenants {
+		if !d.scaled && t.kept != t.record.Load().Reserved {
+			p.t.Errorf("tenant %d: %d slots are kept of %d", t.num, t.kept, t.record.Load().Reserved)
+		}
+		unused += max(0, t.kept-t.inFlight-free[t])
+	}
+	if own != d.bound[classOwn] || unused != d.unused || own+unused > Reservable(d.most) {
+		p.t.Errorf("%d slots are own and %d kept for tenants, of %d; counted %d and %d", own, unused, d.most, d.bound[classOwn], d.unused)
+	}
+	total := 0
+	for c := range classes {
+		total += d.inFlight[c]
+	}
+	if total > d.most {
+		p.t.Errorf("%d attempts are in flight, of %d", total, d.most)
+	}
 }
 
 func (p *propertyRun) step() {
 	num := delivery.SubscriberNum(1 + p.rnd.IntN(p.subs))
-	dice := p.rnd.IntN(20)
+	dice := p.rnd.IntN(22)
 	if p.failed && p.rnd.IntN(3) == 0 {
 		dice = 2 // it does not last
 	}
@@ -114,6 +174,8 @@ func (p *propertyRun) step() {
 		p.replay()
 	case 8:
 		p.s.Kick(num)
+	case 9, 10:
+		p.reserve(num)
 	default:
 		p.publishRandomly()
 	}

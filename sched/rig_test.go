@@ -234,6 +234,15 @@ func (d *fakeDirectory) change(num delivery.SubscriberNum, change func(*delivery
 	d.subs[num] = &s
 }
 
+func (d *fakeDirectory) changeTenant(num delivery.TenantNum, change func(*delivery.Tenant)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := *d.tenants[num]
+	t.Version++
+	change(&t)
+	d.tenants[num] = &t
+}
+
 func (d *fakeDirectory) Subscriber(num delivery.SubscriberNum) (*delivery.Subscriber, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -166,6 +166,8 @@ type Stats struct {
 	InFlight     int   // attempts in flight, slow ones included
 	Slow         int   // attempts in flight that are charged to the slow budget
 	Reserved     int   // slots that are set aside for subscribers that reserve them
+	Promised     int   // slots that subscribers and tenants reserve; more than may be are scaled down
+	Kept         int   // free slots that nobody else may take now
 	Contending   int   // actors that wait for a slot
 	Rows         int64 // rows in windows
 	PayloadBytes int64 // payloads held in memory
@@ -179,9 +181,10 @@ func (s *Scheduler) Stats() Stats {
 	d := s.dispatch
 	d.mu.Lock()
 	inFlight, slow, own := d.totalLocked(), d.inFlight[classSlow], d.bound[classOwn]
+	promised, kept := d.promised, d.keptLocked()
 	d.mu.Unlock()
 	return Stats{
-		Actors: int(s.inMemory.Load()), InFlight: inFlight, Slow: slow, Reserved: own,
+		Actors: int(s.inMemory.Load()), InFlight: inFlight, Slow: slow, Reserved: own, Promised: promised, Kept: kept,
 		Contending: int(d.contending()),
 		Rows:       s.rows.Load(), PayloadBytes: s.payloads.used.Load(),
 		Uncommitted: s.uncommitted.Load(), Wakes: s.clock.count(), Stalled: s.stalled.Load(),

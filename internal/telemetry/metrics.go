@@ -158,6 +158,8 @@ func (m *Metrics) Watch(e *engine.Engine) {
 		gauge("ingress_"+what, ingressGaugeHelp[what], nil, func() float64 { return float64(read(e.IngressStats())) })
 	}
 	gauge("attempts_in_flight", "Attempts in flight.", nil, func() float64 { return float64(e.InFlight()) })
+	gauge("attempts_reserved", "Attempts in flight that subscribers and tenants reserve.", nil, func() float64 { promised, _ := e.Reserved(); return float64(promised) })
+	gauge("attempts_reserved_free", "Reserved attempts that are free now, and kept from all others.", nil, func() float64 { _, kept := e.Reserved(); return float64(kept) })
 	m.registry.MustRegister(newBacklog(e.Backlog))
 	gauge("ready", "1 while publishes are accepted.", nil, func() float64 {
 		if e.Ready() != nil {
