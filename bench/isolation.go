@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func Isolation(ctx context.Context, c IsolationConfig) (*report.Report, error) {
 	}
 	r := &isolationRun{c: c, stage: newStage(c.Run, c.NodeConfig)}
 	rep, _ := c.Run.begin("dispatcher bench isolation")
-	_, err := r.open(c.Healthy + c.Hanging)
+	_, err := r.open(c.Healthy + max(c.Hanging, c.Healthy))
 	if err == nil {
 		err = r.measure(ctx)
 	}
@@ -165,7 +166,7 @@ func (r *isolationRun) prepare(ctx context.Context, n *node, t trial) error {
 
 // subscribe registers a subscriber whose receiver is origin number at.
 func (r *isolationRun) subscribe(ctx context.Context, n *node, tenant string, at int, s subscriber) error {
-	s.URL, s.Secret, s.Protocol = r.origins[at]+load.Path(at), r.secret, "h1"
+	s.URL, s.Secret, s.Protocol = cmp.Or(s.URL, r.origins[at]+load.Path(at)), r.secret, "h1"
 	return n.call(ctx, http.MethodPost, "/v1/tenants/"+tenant+"/subscribers", s, nil)
 }
 

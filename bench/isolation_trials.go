@@ -77,7 +77,9 @@ func (r *isolationRun) noisy() trial {
 			return err
 		}
 		return n.each(ctx, subscribers, func(ctx context.Context, i int) error {
-			return r.subscribe(ctx, n, noisyTenant, i, subscriber{ID: subscriberID(i), Topics: []string{load.TopicOf(i)}})
+			return r.subscribe(ctx, n, noisyTenant, i, subscriber{
+				ID: subscriberID(i), Topics: []string{load.TopicOf(i)}, URL: r.origins[r.c.Healthy+i] + load.Path(i),
+			})
 		})
 	}
 	t.disturb = func(ctx context.Context, n *node, tag string, _ *IsolationSide) (func(context.Context) error, error) {
