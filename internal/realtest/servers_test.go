@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/x509"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
@@ -79,7 +78,7 @@ func endpoint(t *testing.T, variable string) delivery.Endpoint {
 func post(ep delivery.Endpoint, path, id string, body []byte) *delivery.Request {
 	return &delivery.Request{
 		Path: path, Host: ep.Route.Origin.Authority(), Body: body, Length: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {id}},
+		Headers: []delivery.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Webhook-Id", Value: id}},
 	}
 }
 
