@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,7 +109,7 @@ func (e *Engine) removeOrigin(t *delivery.Tenant, source string) (bool, error) {
 // eventHeaders puts the headers that go on with an event onto its request,
 // unless the sender, the subscriber or its signature has the name already.
 func (p *prepared) eventHeaders(to headerList, event *delivery.Event) headerList {
-	before := to[:len(to):len(to)] // values of the same name in the event stand side by side
+	before := slices.Clip(to) // values of the same name in the event stand side by side
 	for _, h := range event.Headers {
 		if !signing.ReservedHeader(h.Name) && !p.signer.OwnsHeader(h.Name) && !before.has(h.Name) {
 			to = append(to, h)
