@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ type alarmRig struct {
 	began   time.Time
 	told    []string // "5m0s t1 dispatcher.breaker.opened s7"
 	data    []any
+	mu      sync.Mutex // guards what a test and the alarms' goroutine touch at one moment
 	results map[OperationalResult]int
 	kept    map[alarmKey]alarmRecord
 
@@ -62,6 +64,8 @@ func (r *alarmRig) start() {
 			return nil
 		},
 		identify: func(sub delivery.SubscriberNum) (string, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			if r.gone[sub] {
 				return "", delivery.ErrNoSubscriber
 			}
@@ -70,7 +74,12 @@ func (r *alarmRig) start() {
 		open:     func(sub delivery.SubscriberNum) (bool, error) { return r.isOpen[sub], nil },
 		topic:    func(_ context.Context, key delivery.EventKey) (string, error) { return r.topics[key], nil },
 		operator: func() delivery.TenantNum { return r.node },
-		records:  r, observed: func(_ string, result OperationalResult) { r.results[result]++ },
+		records:  r,
+		observed: func(_ string, result OperationalResult) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.results[result]++
+		},
 		logger: slog.New(slog.DiscardHandler), node: "n",
 	})
 	r.a.start()
@@ -80,6 +89,13 @@ func (r *alarmRig) stop() {
 	if err := r.a.stop(context.Background()); err != nil {
 		r.t.Error(err)
 	}
+}
+
+// forget deletes a subscriber.
+func (r *alarmRig) forget(sub delivery.SubscriberNum) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone[sub] = true
 }
 
 func (r *alarmRig) restart() { r.stop(); r.start() }
@@ -385,9 +401,9 @@ func TestDeletedAndDisabledSubscribersAreForgotten(t *testing.T) {
 		r.after(time.Minute)
 		r.told = nil
 		r.a.disabled(1, 1, delivery.ReasonFailingTooLong, time.Now())
-		r.gone[2] = true
+		r.forget(2)
 		r.a.changed(1, 2, true)
-		r.gone[3] = true
+		r.forget(3)
 		r.breaker(3, delivery.BreakerClosed, "a")
 		r.after(time.Hour)
 		r.expect("1m1s t1 subscriber.disabled")
