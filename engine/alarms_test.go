@@ -273,9 +273,10 @@ func TestRestartRepeatsNoAlarmAndForgetsNone(t *testing.T) {
 		r.expect()
 		r.after(2 * time.Minute)
 		r.expect("6m1s t1 breaker.closed") // 8
+		r.died(1, "a")
+		synctest.Wait() // else a look may come between this and the next
 		r.a.disk(50, 100, false)
 		r.breaker(7, delivery.BreakerClosed, "a")
-		r.died(1, "a")
 		r.after(6 * time.Minute)
 		r.expect("7m1s t1 dead_letters.growing", "12m1s t9 disk.watermark_left", "12m1s t1 breaker.closed")
 	})
