@@ -180,7 +180,7 @@ func (r *race) won(l link) {
 	case l.h3 && !r.tcpUsed:
 		r.loser = VerdictNotStarted
 		report(r.loser)
-	default: // it came up at the same instant, or its slots were taken
+	default: // it came up at the same instant
 		r.loser = VerdictUp
 		report(r.loser)
 	}

@@ -99,6 +99,10 @@ func TestStreamAppendAndHeadersAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		read, err := s.AppendFrom([]Field{{"X-Before", "1"}}, vectorID, vectorTime, iotest.OneByteReader(bytes.NewReader(body)))
+		if err != nil || !slices.Equal(read, fields) {
+			t.Errorf("%s: fields %v, %v, want %v", name, read, err, fields)
+		}
 		if fields[0] != (Field{"X-Before", "1"}) || len(fields) != len(want)+1 {
 			t.Errorf("%s: fields %v", name, fields)
 		}

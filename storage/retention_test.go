@@ -13,6 +13,18 @@ import (
 	"github.com/dispatcher-engine/dispatcher/delivery"
 )
 
+// oneOfEach publishes an event that is delivered and one that dies, both now.
+func (b *bench) oneOfEach() (done, dead delivery.Receipt) {
+	b.tb.Helper()
+	done = b.publish(eventAt(time.Now(), 1, "done", 1))
+	b.mustCommit(b.delivered(b.ready(1)[0]))
+	dead = b.publish(eventAt(time.Now(), 2, "dead", 2))
+	m := b.died(b.ready(2)[0])
+	m.At = time.Now()
+	b.mustCommit(m)
+	return done, dead
+}
+
 func TestRetentionRunsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs []RetainInfo
@@ -22,12 +34,7 @@ func TestRetentionRunsByItself(t *testing.T) {
 			c.Observer.Retained = func(i RetainInfo) { runs = append(runs, i) }
 		})
 		noErr(t, b.Start(t.Context()))
-		done := b.publish(eventAt(time.Now(), 1, "done", 1))
-		b.mustCommit(b.delivered(b.ready(1)[0]))
-		dead := b.publish(eventAt(time.Now(), 2, "dead", 2))
-		m := b.died(b.ready(2)[0])
-		m.At = time.Now()
-		b.mustCommit(m)
+		done, dead := b.oneOfEach()
 
 		time.Sleep(2 * time.Hour)
 		_, err := b.Event(t.Context(), done.Event)
@@ -58,12 +65,7 @@ func TestRetentionCanBeChangedWhileItRuns(t *testing.T) {
 			c.DedupeWindow, c.Watermark.Bytes = time.Hour, -1
 		})
 		noErr(t, b.Start(t.Context()))
-		done := b.publish(eventAt(time.Now(), 1, "done", 1))
-		b.mustCommit(b.delivered(b.ready(1)[0]))
-		dead := b.publish(eventAt(time.Now(), 2, "dead", 2))
-		m := b.died(b.ready(2)[0])
-		m.At = time.Now()
-		b.mustCommit(m)
+		done, dead := b.oneOfEach()
 		kept := func(event, letter bool) {
 			t.Helper()
 			_, err := b.Event(t.Context(), done.Event)

@@ -106,11 +106,11 @@ func (w *writing) wait(ended bool) error {
 
 // write writes the request. It does not wait for a large one: the peer may answer
 // before it has read it. A small one hardly ever has to wait for room in the
-// socket, and then until ctx's deadline. The head is given away.
+// socket, and then until ctx's deadline; without a deadline it is not waited for
+// either. The head is given away.
 func (w *http1Wire) write(ctx context.Context, ex *exchange, head *[]byte) writing {
 	body := ex.req.Body
-	if ex.req.Open == nil && len(body) <= oneWrite {
-		deadline, _ := ctx.Deadline()
+	if deadline, ok := ctx.Deadline(); ok && ex.req.Open == nil && len(body) <= oneWrite {
 		_ = w.raw.SetWriteDeadline(deadline) // fails only on a closed connection
 		*head = append(*head, body...)
 		ex.body.sent.Store(ex.req.Length)
