@@ -98,11 +98,13 @@ func checkFloorsAndMemory(t *testing.T, c bench.EngineConfig, data bench.EngineD
 		}
 	}
 	// Over HTTP/1.1 each that hangs has a connection, over the others they share: a
-	// burst over HTTP/3 has up to four.
+	// burst over HTTP/3 has up to four. What twenty deliveries add to a node's memory
+	// is less than what its garbage collector gives back meanwhile; that each of them
+	// has its goroutine is certain.
 	connections := map[string]int{}
 	for _, f := range data.InFlight {
 		connections[f.Protocol] = f.Connections
-		if f.Deliveries != c.InFlight || f.Cold.Stacks <= 0 || f.Warm.Goroutines < int64(c.InFlight) {
+		if f.Deliveries != c.InFlight || f.Cold.Goroutines < int64(c.InFlight) || f.Warm.Goroutines < int64(c.InFlight) {
 			t.Errorf("in-flight over %s: %+v", f.Protocol, f)
 		}
 	}
