@@ -17,7 +17,7 @@ type Hooks struct {
 	// Admit is called before an event goes into a batch, duplicates excepted. It
 	// may set Target.Leased where a delivery will be handed out at once.
 	Admit func(*delivery.Published)
-	// Committed is called when the event is durable.
+	// Committed is called when the event is durable, right after Publish was told.
 	Committed func(*delivery.Published, delivery.Position)
 	// Aborted is called instead if it could not be made durable.
 	Aborted func(*delivery.Published)

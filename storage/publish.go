@@ -34,25 +34,39 @@ const (
 
 func (p *publishing) take() bool { return p.state.CompareAndSwap(publishWaiting, publishTaken) }
 
-// answer completes the receipts and wakes the caller.
+// answer completes the receipts, wakes the caller, and tells of what is durable.
+// In this order: the goroutine that was woken last is the one that runs next, and
+// a delivery that is sent 0.1 ms earlier is worth more than an answer that is.
+// Nobody writes to receipts once the caller has them.
 func (p *publishing) answer(hooks *Hooks, err error) {
+	if err != nil {
+		p.abort(hooks, err)
+		p.done <- struct{}{}
+		return
+	}
+	p.done <- struct{}{}
+	if hooks.Committed == nil {
+		return
+	}
+	for i := range p.receipts {
+		if r := &p.receipts[i]; r.Err == nil && !r.Deduplicated {
+			hooks.Committed(p.events[i], r.Position)
+		}
+	}
+}
+
+// abort completes the receipts of a batch that is not durable.
+func (p *publishing) abort(hooks *Hooks, err error) {
 	for i := range p.receipts {
 		r := &p.receipts[i]
 		if r.Err != nil {
 			continue
 		}
-		if err != nil {
-			if !r.Deduplicated && hooks.Aborted != nil {
-				hooks.Aborted(p.events[i])
-			}
-			*r = delivery.Receipt{Err: err}
-			continue
+		if !r.Deduplicated && hooks.Aborted != nil {
+			hooks.Aborted(p.events[i])
 		}
-		if !r.Deduplicated && hooks.Committed != nil {
-			hooks.Committed(p.events[i], r.Position)
-		}
+		*r = delivery.Receipt{Err: err}
 	}
-	p.done <- struct{}{}
 }
 
 // Publish stores events with their deliveries and returns one receipt each. A
