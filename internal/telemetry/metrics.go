@@ -17,13 +17,14 @@ const namespace = "dispatcher"
 type Metrics struct {
 	registry *prometheus.Registry
 
-	attempts      *prometheus.CounterVec   // protocol, reason
+	attempts      pairs[delivery.Protocol, delivery.Reason]
 	attemptTime   *prometheus.HistogramVec // protocol
 	stateTime     *prometheus.HistogramVec // state
 	deliveryTime  *prometheus.HistogramVec // end
-	moved         *prometheus.CounterVec   // next, reason
-	breaker       *prometheus.CounterVec   // to
-	disabled      *prometheus.CounterVec   // reason
+	moved         pairs[delivery.Next, delivery.Reason]
+	times         times
+	breaker       *prometheus.CounterVec // to
+	disabled      *prometheus.CounterVec // reason
 	stalls        prometheus.Counter
 	handshakes    *prometheus.CounterVec   // protocol, result
 	handshakeTime *prometheus.HistogramVec // protocol
@@ -100,11 +101,13 @@ func (m *Metrics) histograms(name, help string, buckets []float64, labels ...str
 }
 
 func (m *Metrics) makeDelivery() {
-	m.attempts = m.counters("attempts_total", "Attempts by protocol and by the outcome's reason.", "protocol", "reason")
+	m.attempts.vec = m.counters("attempts_total", "Attempts by protocol and by the outcome's reason.", "protocol", "reason")
+	m.attempts.names = func(p delivery.Protocol, r delivery.Reason) (string, string) { return p.String(), r.String() }
 	m.attemptTime = m.histograms("attempt_seconds", "Duration of attempts, from dial to the answer.", latencyBuckets, "protocol")
 	m.stateTime = m.histograms("state_seconds", "How long deliveries stay in a state: queued (could be sent, and waits for its turn), attempted, retrying (waits for its next attempt).", stateBuckets, "state")
 	m.deliveryTime = m.histograms("delivery_seconds", "Time from the acceptance of an event to the end of a delivery, by the end: delivered or dead.", stateBuckets, "end")
-	m.moved = m.counters("moves_total", "Deliveries that moved, by where to and why.", "next", "reason")
+	m.moved.vec = m.counters("moves_total", "Deliveries that moved, by where to and why.", "next", "reason")
+	m.moved.names = func(n delivery.Next, r delivery.Reason) (string, string) { return nextName(n), r.String() }
 	m.breaker = m.counters("breaker_changes_total", "Circuit breaker transitions by the new state.", "to")
 	m.disabled = m.counters("subscribers_disabled_total", "Subscribers the dispatcher disabled, by reason.", "reason")
 	m.stalls = m.counter("scheduler_stalls_total", "Times the scheduler stopped because the store refused a commit.")

@@ -30,15 +30,16 @@ func (m *Metrics) Observe(config *engine.Config) {
 func (m *Metrics) scheduler() sched.Observer {
 	return sched.Observer{
 		AttemptFinished: func(e sched.AttemptFinished) {
-			protocol := e.Attempt.Result.Protocol.String()
-			m.attempts.WithLabelValues(protocol, e.Attempt.Outcome.Reason.String()).Inc()
-			m.attemptTime.WithLabelValues(protocol).Observe(e.Attempt.Result.Phases.Total.Seconds())
-			m.stateTime.WithLabelValues(stateQueued).Observe(max(0, e.Lateness.Seconds()))
-			m.stateTime.WithLabelValues(stateAttempted).Observe(e.Attempt.Result.Phases.Total.Seconds())
-			m.moved.WithLabelValues(nextName(e.Next), e.Reason.String()).Inc()
+			result := &e.Attempt.Result
+			took := result.Phases.Total.Seconds()
+			m.attempts.of(result.Protocol, e.Attempt.Outcome.Reason).Inc()
+			m.attemptTimeOf(result.Protocol).Observe(took)
+			m.times.queued.Observe(max(0, e.Lateness.Seconds()))
+			m.times.attempted.Observe(took)
+			m.moved.of(e.Next, e.Reason).Inc()
 			m.ended(e)
 		},
-		Moved:          func(e sched.Decided) { m.moved.WithLabelValues(nextName(e.Next), e.Reason.String()).Inc() },
+		Moved:          func(e sched.Decided) { m.moved.of(e.Next, e.Reason).Inc() },
 		BreakerChanged: func(e sched.BreakerChanged) { m.breaker.WithLabelValues(e.To.String()).Inc() },
 		Disabled:       func(e sched.Disabled) { m.disabled.WithLabelValues(e.Reason.String()).Inc() },
 		Stalled:        func(error) { m.stalls.Inc() },
@@ -57,9 +58,11 @@ func (m *Metrics) ended(e sched.AttemptFinished) {
 	at := e.Attempt.StartedAt.Add(e.Attempt.Result.Phases.Total)
 	switch e.Next {
 	case delivery.NextRetry:
-		m.stateTime.WithLabelValues(stateRetrying).Observe(max(0, e.Due.Sub(at).Seconds()))
-	case delivery.NextDelivered, delivery.NextDead:
-		m.deliveryTime.WithLabelValues(nextName(e.Next)).Observe(max(0, at.Sub(e.Event.AcceptedAt()).Seconds()))
+		m.times.retrying.Observe(max(0, e.Due.Sub(at).Seconds()))
+	case delivery.NextDelivered:
+		m.times.delivered.Observe(max(0, at.Sub(e.Event.AcceptedAt()).Seconds()))
+	case delivery.NextDead:
+		m.times.dead.Observe(max(0, at.Sub(e.Event.AcceptedAt()).Seconds()))
 	default:
 	}
 }
@@ -156,23 +159,17 @@ func outcomes() []delivery.Reason {
 func (m *Metrics) fill() {
 	for _, p := range protocols {
 		for _, r := range outcomes() {
-			m.attempts.WithLabelValues(p.String(), r.String())
+			m.attempts.fill(p, r)
 		}
-		m.attemptTime.WithLabelValues(p.String())
 	}
 	for _, r := range delivery.Reasons() {
 		for _, next := range []delivery.Next{delivery.NextRetry, delivery.NextDead, delivery.NextCanceled, delivery.NextParked} {
-			m.moved.WithLabelValues(nextName(next), r.String())
+			m.moved.fill(next, r)
 		}
 	}
-	m.moved.WithLabelValues(nextName(delivery.NextDelivered), delivery.ReasonDelivered.String())
+	m.moved.fill(delivery.NextDelivered, delivery.ReasonDelivered)
+	m.fillTimes()
 	m.fillProtocols()
-	for _, state := range []string{stateQueued, stateAttempted, stateRetrying} {
-		m.stateTime.WithLabelValues(state)
-	}
-	for _, next := range []delivery.Next{delivery.NextDelivered, delivery.NextDead} {
-		m.deliveryTime.WithLabelValues(nextName(next))
-	}
 	for b := delivery.BreakerClosed; b <= delivery.BreakerHalfOpen; b++ {
 		m.breaker.WithLabelValues(b.String())
 	}

@@ -43,7 +43,7 @@ func (m *Metrics) Totals() Totals {
 		At: time.Now(), Reasons: map[delivery.Reason]uint64{}, Latency: make([]uint64, len(latencyBuckets)+1),
 		Published: whole(m.published), DiskFree: whole(m.diskFree), DiskTotal: whole(m.diskTotal),
 	}
-	each(m.attempts, func(labels map[string]string, d *dto.Metric) {
+	each(m.attempts.vec, func(labels map[string]string, d *dto.Metric) {
 		n := uint64(d.GetCounter().GetValue())
 		for i, p := range protocols {
 			if p.String() == labels["protocol"] {
@@ -71,7 +71,7 @@ func (m *Metrics) Totals() Totals {
 }
 
 func (m *Metrics) readMoves(t *Totals) {
-	each(m.moved, func(labels map[string]string, d *dto.Metric) {
+	each(m.moved.vec, func(labels map[string]string, d *dto.Metric) {
 		n := uint64(d.GetCounter().GetValue())
 		switch labels["next"] {
 		case nexts[delivery.NextDelivered]:
