@@ -121,6 +121,9 @@ type Moved struct {
 	Copy *Event
 	// Signature groups dead letters that died of the same thing; NextDead only.
 	Signature string
+	// Awaited: the next delivery waits until this is durable, so this does not wait
+	// for company. It is not stored.
+	Awaited bool
 }
 
 // Replayed: a dead or delivered delivery enters the queue again, at the tail.

@@ -50,6 +50,33 @@ func TestNothingOvertakesWhatIsOnDisk(t *testing.T) {
 	})
 }
 
+func TestOutcomesAreAwaitedWhereTheNextDeliveryWaitsForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		ordering := map[delivery.SubscriberNum]delivery.Ordering{1: delivery.OrderingStrict, 2: delivery.OrderingKeyed, 3: delivery.OrderingNone}
+		for num, o := range ordering {
+			r.sub(num, func(s *delivery.Subscriber) { s.Ordering = o })
+		}
+		r.publish("a", "k", 1, 2, 3)
+		r.publish("b", "k", 1, 2, 3)
+		settle(time.Second)
+		seen := map[delivery.SubscriberNum]int{}
+		r.q.mu.Lock()
+		defer r.q.mu.Unlock()
+		for _, l := range r.q.log {
+			if m, ok := l.fact.(*delivery.Moved); ok {
+				seen[m.Row.Subscriber]++
+				if o := ordering[m.Row.Subscriber]; m.Awaited != (o == delivery.OrderingStrict) {
+					t.Errorf("with ordering %s an outcome is awaited: %v", o, m.Awaited)
+				}
+			}
+		}
+		if seen[1] != 2 || seen[2] != 2 || seen[3] != 2 {
+			t.Errorf("outcomes %v, want two each", seen)
+		}
+	})
+}
+
 func TestPayloadsInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.PayloadBytes = 10_000 })

@@ -50,6 +50,7 @@ func (b *batch) begin() {
 func (b *batch) move(it *item, m *delivery.Moved) {
 	it.leave()
 	it.moved, it.due = m.Next, m.Due
+	m.Awaited = b.a.strictLocked()
 	b.a.settling.pushBack(it)
 	b.facts = append(b.facts, m)
 	b.settled = append(b.settled, it)

@@ -134,8 +134,11 @@ func (c *committer) addFacts(b *building, facts []delivery.Fact) error {
 	}
 	for _, fact := range facts {
 		b.apply(fact)
-		if _, ok := fact.(*delivery.Leased); ok {
-			b.urgent = true // its rows wait to be sent
+		switch f := fact.(type) {
+		case *delivery.Leased: // its rows wait to be sent
+			b.urgent = true
+		case *delivery.Moved:
+			b.urgent = b.urgent || f.Awaited
 		}
 	}
 	return nil

@@ -233,6 +233,14 @@ func TestOutcomesWaitForCompanyButNotLongerThanTheirDelay(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("a lease took %v", took)
 		}
+		// Nor does an outcome that the next delivery waits for.
+		b.publish(eventAt(time.Now(), 1000, "strict", 3))
+		awaited := b.delivered(b.ready(3)[0])
+		awaited.Awaited, start = true, time.Now()
+		b.mustCommit(awaited)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("an awaited outcome took %v", took)
+		}
 		b.close()
 	})
 }

@@ -38,7 +38,7 @@ type Config struct {
 	// Cache is the size in bytes of the block cache; 0 = 16 MiB.
 	Cache int64
 	// CommitDelay is how long outcomes wait for company before they are written; 0
-	// = 3 ms, at most 10 ms. A publish does not wait and takes them along.
+	// = 8 ms, at most 10 ms. A publish does not wait and takes them along.
 	CommitDelay time.Duration
 	// CommitFacts is how many facts one batch holds at most; 0 = 4096.
 	CommitFacts int
@@ -115,7 +115,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Node, "node")
 	orDefault(&c.MemTable, 8<<20)
 	orDefault(&c.Cache, 16<<20)
-	orDefault(&c.CommitDelay, 3*time.Millisecond)
+	orDefault(&c.CommitDelay, 8*time.Millisecond)
 	orDefault(&c.CommitFacts, 4096)
 	orDefault(&c.CommitBytes, int(min(1<<20, c.MemTable/8)))
 	orDefault(&c.StallAfter, 10*time.Second)

@@ -229,7 +229,8 @@ func (c *committer) addPublish(b *building, p *publishing) {
 // Commit writes facts. It never blocks; the order of calls is the order of
 // positions. done runs on the committer's goroutine, and must not block, once
 // the facts are durable, or with the reason why none of them will be. Outcomes
-// wait up to Config.CommitDelay for company; a Leased fact does not wait.
+// wait up to Config.CommitDelay for company, unless they are awaited; a Leased fact
+// does not wait.
 //
 // The facts belong to the store until done is called; it fills Moved.Copy.
 func (s *Store) Commit(facts []delivery.Fact, done func(error)) {

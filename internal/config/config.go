@@ -250,7 +250,7 @@ func Default() *Config {
 		Breaker:   Breaker{Failures: 5, Window: 20, OpenFor: 30 * time.Second, OpenMax: 10 * time.Minute},
 		Retention: Retention{Events: 7 * day, DeadLetters: 30 * day, Dedupe: 4 * day},
 		Storage: Storage{
-			Memtable: 8 * MiB, Cache: 16 * MiB, SpoolOver: MiB, CommitDelay: 3 * time.Millisecond,
+			Memtable: 8 * MiB, Cache: 16 * MiB, SpoolOver: MiB, CommitDelay: 8 * time.Millisecond,
 			DedupeMemory: 12 * MiB, MinFree: GiB, MinFreePercent: 5,
 		},
 		Resolver:  Resolver{HTTPSRecords: true, Timeout: time.Second},

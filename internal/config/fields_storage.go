@@ -31,7 +31,7 @@ func (c *Config) storageFields() []*field {
 		},
 		{
 			path: "storage.commit_delay", value: durationValue(&s.CommitDelay, 100*time.Microsecond, 10*time.Millisecond),
-			doc: "How long outcomes wait for company before they are written. A crash repeats at\nmost what waits, and what was written in the 10ms before it.",
+			doc: "How long outcomes wait for company before they are written and synced. A publish\ntakes them along; those of strict order do not wait. A crash repeats what waits.",
 		},
 		{
 			path: "storage.dedupe_memory", value: sizeValue(&s.DedupeMemory, MiB, GiB),
