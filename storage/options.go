@@ -27,6 +27,16 @@ const pebbleFormat = pebble.FormatTableFormatV6
 // three.
 const blockSize = 16 << 10
 
+// What is written again after a flush; ADR 0014 has the arithmetic.
+const (
+	// l0Depth is how many flushes lie on top of each other before they are compacted,
+	// all at once. Pebble counts each of them twice.
+	l0Depth = 12
+	// baseBytes is how much the level below L0 holds at most before another level is
+	// begun: each compaction of L0 writes most of its dedupe rows and timelines again.
+	baseBytes = 128 << 20
+)
+
 // options are Pebble's, for a file system behind a fuse.
 func (s *Store) options(fs vfs.FS) *pebble.Options {
 	o := &pebble.Options{
@@ -39,9 +49,9 @@ func (s *Store) options(fs vfs.FS) *pebble.Options {
 		FormatMajorVersion:          pebbleFormat,
 		MemTableSize:                uint64(s.cfg.MemTable), //nolint:gosec // validated
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
-		LBaseMaxBytes:               256 << 20,
+		L0CompactionThreshold:       2 * l0Depth,
+		L0StopWritesThreshold:       4 * l0Depth,
+		LBaseMaxBytes:               baseBytes,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		// Expired ranges give their space back even if nothing is written.
 		FlushDelayDeleteRange: 10 * time.Second,
