@@ -28,6 +28,7 @@ type fuse struct {
 	vfs.FS // the real one
 
 	cause   atomic.Pointer[error]
+	closing atomic.Bool // compactions are to end
 	memory  *vfs.MemFS  // holds what is created after the fuse has blown
 	onError func(error) // told once, before the failed call returns
 }
@@ -41,6 +42,19 @@ func (f *fuse) blow(err error) {
 	if f.cause.CompareAndSwap(nil, &err) {
 		f.onError(err)
 	}
+}
+
+// compactionCategory is Pebble's name for what compactions write.
+const compactionCategory vfs.DiskWriteCategory = "pebble-compaction"
+
+// endCompactions fails what compactions write from now on. Pebble removes what they
+// wrote before.
+func (f *fuse) endCompactions() { f.closing.Store(true) }
+
+// unwanted reports whether a write is for nothing: of a compaction, in a database
+// that is being closed.
+func (f *fuse) unwanted(category vfs.DiskWriteCategory) bool {
+	return category == compactionCategory && f.closing.Load()
 }
 
 func (f *fuse) blown() error {
@@ -68,10 +82,13 @@ func (f *fuse) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS.
 func (f *fuse) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.unwanted(category) {
+		return nil, errClosing
+	}
 	if f.blown() == nil {
 		file, err := f.create(name, category)
 		if err == nil {
-			return &fuseFile{File: file, fuse: f, table: isTable(name)}, nil
+			return &fuseFile{File: file, fuse: f, table: isTable(name), category: category}, nil
 		}
 		f.blow(err)
 		if isTable(name) {
@@ -207,12 +224,18 @@ func (f *fuse) Lock(name string) (io.Closer, error) { return f.FS.Lock(name) }
 // fuseFile is an open file behind the fuse.
 type fuseFile struct {
 	vfs.File
-	fuse  *fuse
-	table bool
+	fuse     *fuse
+	table    bool
+	category vfs.DiskWriteCategory
+	closed   atomic.Bool
 }
 
-// guard runs a write, unless the fuse has blown.
+// guard runs a write, unless the fuse has blown. Pebble forgets a table that it
+// could not write, and leaves it open.
 func (f *fuseFile) guard(write func() error) error {
+	if f.fuse.unwanted(f.category) {
+		return errors.Join(errClosing, f.close())
+	}
 	err := f.fuse.blown()
 	if err == nil {
 		if err = write(); err == nil {
@@ -275,9 +298,16 @@ func (f *fuseFile) SyncTo(length int64) (full bool, err error) {
 
 // Close implements vfs.File. The real file is closed in any case.
 func (f *fuseFile) Close() error {
-	err := f.File.Close()
+	err := f.close()
 	if err == nil {
 		return nil
 	}
 	return f.guard(func() error { return err })
+}
+
+func (f *fuseFile) close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
+	return f.File.Close()
 }

@@ -37,8 +37,8 @@ const (
 	baseBytes = 128 << 20
 )
 
-// options are Pebble's, for a file system behind a fuse.
-func (s *Store) options(fs vfs.FS) *pebble.Options {
+// options are Pebble's, for one opening of a database.
+func (s *Store) options(fs vfs.FS, c *compactions) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          fs,
 		Lock:                        s.dirLock,
@@ -58,6 +58,7 @@ func (s *Store) options(fs vfs.FS) *pebble.Options {
 		// The watermark is ours; what Pebble deletes is deleted at once.
 		TargetByteDeletionRate: 0,
 	}
+	o.Experimental.CompactionScheduler = c
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10) // dedupe asks for what is not there
 		o.Levels[i].BlockSize = blockSize
@@ -97,6 +98,9 @@ func (s *Store) listener() *pebble.EventListener {
 	o := &s.cfg.Observer
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
+			if errors.Is(err, errClosing) {
+				return
+			}
 			o.Background(err)
 			s.log.Warn("flush or compaction failed", "error", err)
 		},

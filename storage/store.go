@@ -40,6 +40,9 @@ type Store struct {
 	commit  atomic.Pointer[committer] // nil while closed
 	lease   atomic.Pointer[delivery.Lease]
 	heads   *heads // under kv.mu, like the database that they are about
+	// Of the database that is open, under kv.mu.
+	fuse        *fuse
+	compactions *compactions
 
 	partitions int       // set by Open, then constant
 	registry   *Registry // set by Open, then constant
@@ -133,15 +136,16 @@ func (s *Store) openLocked() error {
 	if err := checkFiles(s.fs, s.cfg.Dir); err != nil {
 		return err
 	}
-	fs := newFuse(s.fs, s.fail)
+	s.fuse, s.compactions = newFuse(s.fs, s.fail), newCompactions()
 	s.failure.Store(nil)
-	db, err := pebble.Open(s.cfg.Dir, s.options(fs))
+	db, err := pebble.Open(s.cfg.Dir, s.options(s.fuse, s.compactions))
 	if err != nil {
 		return s.openError(err)
 	}
+	s.compactions.begin()
 	m, err := s.raiseEpoch(db)
 	if err != nil {
-		return errors.Join(err, closeDB(db))
+		return errors.Join(err, s.closeDB(db, false))
 	}
 	s.db = db
 	if s.partitions == 0 {
@@ -186,8 +190,17 @@ func (s *Store) openError(err error) error {
 	return err
 }
 
-// closeDB closes a database. That a fuse has blown is known elsewhere.
-func closeDB(db *pebble.DB) error {
+// closeDB closes a database, after its memory was written out if flush is set: the
+// log has it all, but takes longer to read. A compaction that runs ends unfinished.
+// That a fuse has blown is known elsewhere.
+func (s *Store) closeDB(db *pebble.DB, flush bool) error {
+	s.compactions.end()
+	s.fuse.endCompactions()
+	if flush {
+		if err := db.Flush(); err != nil {
+			s.log.Warn("memory was not written out, the next opening replays the log", "error", err)
+		}
+	}
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("close database: %w", err)
 	}
@@ -235,7 +248,7 @@ func (s *Store) Reopen() error {
 		return delivery.ErrClosed
 	}
 	if s.db != nil {
-		if err := closeDB(s.db); err != nil {
+		if err := s.closeDB(s.db, false); err != nil {
 			s.log.Warn("database was closed with an error", "error", err)
 		}
 		s.db = nil
@@ -278,13 +291,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	var err error
 	if s.db != nil {
-		if s.failure.Load() == nil {
-			// The log has it all: without this the next opening only takes longer.
-			if err := s.db.Flush(); err != nil {
-				s.log.Warn("memory was not written out, the next opening replays the log", "error", err)
-			}
-		}
-		err = closeDB(s.db)
+		err = s.closeDB(s.db, s.failure.Load() == nil)
 		s.db = nil
 	}
 	return errors.Join(err, s.release())
