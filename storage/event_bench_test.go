@@ -64,3 +64,62 @@ func BenchmarkReadEvents(b *testing.B) {
 		})
 	})
 }
+
+// BenchmarkDrain reads a backlog as its subscribers do, who advance side by side in
+// pages of 20 with their events, take leases and hand in outcomes: what the store
+// costs a delivery.
+func BenchmarkDrain(b *testing.B) {
+	const subscribers, events, page = 100, 100_000, 20
+	payload := bytes.Repeat([]byte(`{"id":12345,"name":"x"},`), 43)
+	b.ReportAllocs()
+	var cpu time.Duration
+	done := make(chan struct{}, 1)
+	for n := 0; n < b.N; {
+		b.StopTimer()
+		s := openBench(b, vfs.Default, onDisk(b), func(c *Config) { c.lookAfter = lookAfter })
+		var list []*delivery.Published
+		for i := range events {
+			x := eventAt(s.start.Add(time.Duration(i)*time.Microsecond), uint64(i), fmt.Sprint(i), delivery.SubscriberNum(i%subscribers+1))
+			x.Event.Payload, x.Event.Size = payload, int64(len(payload))
+			if list = append(list, x); len(list) == 1000 {
+				for _, r := range s.Publish(context.Background(), list) {
+					noErr(b, r.Err)
+				}
+				list = list[:0]
+			}
+		}
+		cursors := make([]delivery.Seq, subscribers+1)
+		begin := cpuTime(b)
+		b.StartTimer()
+		for at := 0; at < events/subscribers && n < b.N; at += page {
+			for sub := delivery.SubscriberNum(1); sub <= subscribers; sub++ {
+				rows, err := s.Ready(sub, delivery.PriorityNormal, cursors[sub], page)
+				noErr(b, err)
+				cursors[sub] = rows[len(rows)-1].Seq
+				keys := make([]delivery.EventKey, len(rows))
+				facts := []delivery.Fact{&delivery.Leased{Lease: s.Lease(), Subscriber: sub, Place: delivery.PlaceReady, Lane: delivery.PriorityNormal, UpTo: cursors[sub]}}
+				for i := range rows {
+					keys[i] = rows[i].Event
+					facts = append(facts, s.delivered(rows[i]))
+				}
+				_, err = s.EventPage(keys, 1<<30)
+				noErr(b, err)
+				s.Commit(facts, func(err error) {
+					if err != nil {
+						b.Error(err)
+					}
+					if sub == subscribers {
+						done <- struct{}{}
+					}
+				})
+				n += len(rows)
+			}
+			<-done
+		}
+		b.StopTimer()
+		cpu += cpuTime(b) - begin
+		s.close()
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(cpu.Nanoseconds())/float64(b.N)/1000, "cpu-µs/op")
+}

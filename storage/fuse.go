@@ -29,12 +29,13 @@ type fuse struct {
 
 	cause   atomic.Pointer[error]
 	closing atomic.Bool // compactions are to end
+	paces   *paces
 	memory  *vfs.MemFS  // holds what is created after the fuse has blown
 	onError func(error) // told once, before the failed call returns
 }
 
 func newFuse(fs vfs.FS, onError func(error)) *fuse {
-	return &fuse{FS: fs, memory: vfs.NewMem(), onError: onError}
+	return &fuse{FS: fs, memory: vfs.NewMem(), onError: onError, paces: newPaces()}
 }
 
 // blow records the first failure and reports it.
@@ -43,9 +44,6 @@ func (f *fuse) blow(err error) {
 		f.onError(err)
 	}
 }
-
-// compactionCategory is Pebble's name for what compactions write.
-const compactionCategory vfs.DiskWriteCategory = "pebble-compaction"
 
 // endCompactions fails what compactions write from now on. Pebble removes what they
 // wrote before.
@@ -88,7 +86,7 @@ func (f *fuse) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 	if f.blown() == nil {
 		file, err := f.create(name, category)
 		if err == nil {
-			return &fuseFile{File: file, fuse: f, table: isTable(name), category: category}, nil
+			return &fuseFile{File: f.paces.wrap(name, category, file), fuse: f, table: isTable(name), category: category}, nil
 		}
 		f.blow(err)
 		if isTable(name) {
@@ -115,7 +113,7 @@ func (f *fuse) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCate
 	if f.blown() == nil {
 		file, err := f.FS.ReuseForWrite(oldname, newname, category)
 		if err == nil {
-			return &fuseFile{File: file, fuse: f, table: isTable(newname)}, nil
+			return &fuseFile{File: f.paces.wrap(newname, category, file), fuse: f, table: isTable(newname)}, nil
 		}
 		f.blow(err)
 	}

@@ -32,6 +32,8 @@ const (
 	// l0Depth is how many flushes lie on top of each other before they are compacted,
 	// all at once. Pebble counts each of them twice.
 	l0Depth = 12
+	// l0Stop is how many of them make writes wait.
+	l0Stop = 4 * l0Depth
 	// baseBytes is how much the level below L0 holds at most before another level is
 	// begun: each compaction of L0 writes most of its dedupe rows and timelines again.
 	baseBytes = 128 << 20
@@ -50,7 +52,7 @@ func (s *Store) options(fs vfs.FS, c *compactions) *pebble.Options {
 		MemTableSize:                uint64(s.cfg.MemTable), //nolint:gosec // validated
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       2 * l0Depth,
-		L0StopWritesThreshold:       4 * l0Depth,
+		L0StopWritesThreshold:       l0Stop,
 		LBaseMaxBytes:               baseBytes,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		// Expired ranges give their space back even if nothing is written.

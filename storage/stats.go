@@ -71,6 +71,8 @@ func openDeliveries(db *pebble.DB) (total int64, err error) {
 // space. Deliveries go on meanwhile, more slowly.
 func (s *Store) Compact(ctx context.Context) error {
 	err := s.view(func(db *pebble.DB) error {
+		s.fuse.paces.hurry.Add(1)
+		defer s.fuse.paces.hurry.Add(-1)
 		return db.Compact(ctx, []byte{0}, []byte{0xff}, true)
 	})
 	if err != nil {

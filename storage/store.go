@@ -143,6 +143,9 @@ func (s *Store) openLocked() error {
 		return s.openError(err)
 	}
 	s.compactions.begin()
+	if s.cfg.FS == nil {
+		s.fuse.paces.hurry.Add(-1)
+	}
 	m, err := s.raiseEpoch(db)
 	if err != nil {
 		return errors.Join(err, s.closeDB(db, false))
@@ -190,13 +193,19 @@ func (s *Store) openError(err error) error {
 	return err
 }
 
+// mayFlush reports whether a flush would not wait for a compaction.
+func mayFlush(db *pebble.DB) bool {
+	m := db.Metrics()
+	return int64(m.Levels[0].Sublevels)+m.MemTable.Count < l0Stop
+}
+
 // closeDB closes a database, after its memory was written out if flush is set: the
 // log has it all, but takes longer to read. A compaction that runs ends unfinished.
 // That a fuse has blown is known elsewhere.
 func (s *Store) closeDB(db *pebble.DB, flush bool) error {
 	s.compactions.end()
 	s.fuse.endCompactions()
-	if flush {
+	if flush && mayFlush(db) {
 		if err := db.Flush(); err != nil {
 			s.log.Warn("memory was not written out, the next opening replays the log", "error", err)
 		}
@@ -278,6 +287,7 @@ func (s *Store) stopCommitter() {
 func (s *Store) Close() error {
 	s.life.Lock()
 	defer s.life.Unlock()
+	s.fuse.paces.hurry.Add(1)
 	if s.cancel != nil {
 		s.cancel()
 	}
